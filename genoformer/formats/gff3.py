@@ -1,0 +1,262 @@
+"""GFF3 annotation: coding sequences read as parts with strand, phase and genetic code.
+
+GFF3 coordinates are 1-based with both ends included; they become 0-based half-open here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TextIO
+from urllib.parse import unquote
+
+from genoformer.annotation import Annotation, CodingSequence
+from genoformer.errors import FormatError, InputError
+
+_GZIP = b"\x1f\x8b"
+_COLUMNS = 9
+_FALSE = ("false", "no", "0", "00", "")
+"""Values that deny a flag; Prodigal writes partial=00 for a whole gene."""
+_STRANDS = {"+": 1, "-": -1, ".": 0, "?": 0}
+
+
+class _Feature(NamedTuple):
+    sequence: str
+    kind: str
+    start: int
+    end: int
+    strand: int
+    phase: str
+    attributes: dict[str, str]
+    line: int
+
+
+def read_gff3(path: str | Path) -> Annotation:
+    """Read the coding sequences, topology and lengths of a GFF3 file, plain or gzip (told by content).
+
+    CDS lines of one ID (on one sequence and strand) are parts of one CDS; lines without an ID are parts of one CDS if
+    they have the same Parent. Parts are put into transcription order: ascending on ``+``, descending on ``-``; on a
+    circular sequence a CDS that touches both ends runs over the origin. A CDS is pseudo if it, its parent or the gene
+    of its locus_tag is. A pseudo gene without a CDS is returned as one pseudo CDS over its whole span.
+
+    Parameters
+    ----------
+    path : path of the file
+
+    Returns
+    -------
+    Annotation : with an entry for each sequence that a feature or a ``##sequence-region`` line names
+
+    Raises
+    ------
+    InputError : the file cannot be read
+    FormatError : a line is not GFF3, or the gzip data are damaged
+    """
+    annotation = Annotation()
+    features = []
+    with open_text(path) as lines:
+        for feature in _read_features(lines, Path(path), annotation):
+            _note_sequence(feature, annotation)
+            if feature.kind == "CDS" or "ID" in feature.attributes or _is_pseudo_gene(feature):
+                features.append(feature)
+    if not annotation.topology and not features:
+        raise FormatError(f"{path}: no GFF3 features found; expected lines of {_COLUMNS} columns divided by tabs")
+    for cds in _assemble(features, Path(path), annotation):
+        annotation.coding_sequences[cds.sequence].append(cds)
+    return annotation
+
+
+@contextmanager
+def open_text(path: str | Path) -> Iterator[TextIO]:
+    """Open a text file, plain or gzip (told by content), and turn what can go wrong into one-line errors."""
+    try:
+        with Path(path).open("rb") as raw:
+            is_gzip = raw.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
+            with io.TextIOWrapper(gzip.open(raw) if is_gzip else raw, encoding="utf-8", errors="replace") as lines:
+                yield lines
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise FormatError(f"{path}: the gzip data are damaged or cut short ({error}); fetch the file again") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _read_features(lines: TextIO, path: Path, annotation: Annotation) -> Iterator[_Feature]:
+    """Yield the features up to ``##FASTA``; note the ``##sequence-region`` lines on the way."""
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r\n")
+        if line.startswith(("##FASTA", ">")):
+            return
+        if line.startswith("##sequence-region"):
+            _note_region(line, path, number, annotation)
+        elif line and not line.startswith("#"):
+            yield _parse(line, path, number)
+
+
+def _note_region(line: str, path: Path, number: int, annotation: Annotation) -> None:
+    fields = line.split()
+    if len(fields) != 4 or not fields[3].isdecimal():
+        raise FormatError(f"{path}: line {number}: expected '##sequence-region NAME START END', got {line!r}")
+    name = unquote(fields[1])
+    annotation.lengths[name] = int(fields[3])
+    annotation.topology.setdefault(name, "linear")
+    annotation.coding_sequences.setdefault(name, [])
+
+
+def _note_sequence(feature: _Feature, annotation: Annotation) -> None:
+    annotation.topology.setdefault(feature.sequence, "linear")
+    annotation.coding_sequences.setdefault(feature.sequence, [])
+    if feature.attributes.get("Is_circular", "").lower() == "true":
+        annotation.topology[feature.sequence] = "circular"
+        if feature.start == 0:
+            annotation.lengths.setdefault(feature.sequence, feature.end)
+
+
+def _parse(line: str, path: Path, number: int) -> _Feature:
+    where = f"{path}: line {number}"
+    columns = line.split("\t")
+    if len(columns) != _COLUMNS:
+        raise FormatError(f"{where}: expected {_COLUMNS} columns divided by tabs, got {len(columns)}: {line[:60]!r}")
+    name, _, kind, start, end, _, strand, phase, attributes = columns
+    if not (start.isdecimal() and end.isdecimal() and start.isascii() and end.isascii()):
+        raise FormatError(f"{where}: start and end must be whole numbers, got {start!r} and {end!r}")
+    if not 1 <= int(start) <= int(end):
+        raise FormatError(f"{where}: expected 1 <= start <= end, got {start} and {end}")
+    if strand not in _STRANDS or (kind == "CDS" and not _STRANDS[strand]):
+        raise FormatError(f"{where}: strand of a {kind} must be '+' or '-', got {strand!r}")
+    if kind == "CDS" and phase not in ("0", "1", "2"):
+        raise FormatError(f"{where}: phase (column 8) of a CDS must be 0, 1 or 2, got {phase!r}")
+    parsed = _parse_attributes(attributes, where)
+    return _Feature(unquote(name), kind, int(start) - 1, int(end), _STRANDS[strand], phase, parsed, number)
+
+
+def _parse_attributes(text: str, where: str) -> dict[str, str]:
+    if "=" not in text and text.strip() not in ("", "."):
+        raise FormatError(f"{where}: attributes must be written as tag=value;..., as in GFF3, got {text[:40]!r}")
+    attributes = {}
+    for item in text.split(";"):
+        tag, equals, value = item.strip().partition("=")
+        if tag:
+            attributes[unquote(tag)] = value if equals else "true"
+    return attributes
+
+
+def _is_set(attributes: dict[str, str], tag: str) -> bool:
+    return attributes.get(tag, "").lower() not in _FALSE
+
+
+def _is_pseudo(feature: _Feature) -> bool:
+    biotype = feature.attributes.get("gene_biotype", feature.attributes.get("biotype", ""))
+    return (
+        feature.kind == "pseudogene"
+        or _is_set(feature.attributes, "pseudo")
+        or _is_set(feature.attributes, "pseudogene")
+        or "pseudogene" in biotype
+    )
+
+
+def _is_pseudo_gene(feature: _Feature) -> bool:
+    return feature.kind in ("gene", "pseudogene") and _is_pseudo(feature)
+
+
+def _is_partial(feature: _Feature) -> bool:
+    tags = ("partial", "start_range", "end_range", "5_prime_partial", "3_prime_partial", "five_prime_partial")
+    return any(_is_set(feature.attributes, tag) for tag in (*tags, "three_prime_partial"))
+
+
+def _assemble(features: list[_Feature], path: Path, annotation: Annotation) -> Iterator[CodingSequence]:
+    """Join CDS lines into coding sequences, in file order; then the pseudo genes that have none."""
+    by_id = {f.attributes["ID"]: f for f in features if "ID" in f.attributes and f.kind != "CDS"}
+    pseudo_genes = [f for f in features if _is_pseudo_gene(f)]
+    pseudo_tags = {f.attributes["locus_tag"] for f in pseudo_genes if f.attributes.get("locus_tag")}
+    covered: set[str] = set()
+    seen = set()
+    for key, lines in _group(features).items():
+        relatives = [*lines, *_ancestors(lines[0], by_id)]
+        covered |= {f.attributes[tag] for f in relatives for tag in ("ID", "locus_tag") if f.attributes.get(tag)}
+        pseudo = any(_is_pseudo(f) or f.attributes.get("locus_tag") in pseudo_tags for f in relatives)
+        cds = _join(key, lines, pseudo, path, annotation)
+        content = (cds.sequence, cds.strand, cds.parts, cds.phase, cds.pseudo)
+        if "ID" in lines[0].attributes or content not in seen:
+            yield cds
+        seen.add(content)
+    for gene in pseudo_genes:
+        if not covered & {gene.attributes.get("ID"), gene.attributes.get("locus_tag")}:
+            name = unquote(gene.attributes.get("ID", f"line {gene.line}"))
+            parts = _unroll([gene], annotation)
+            yield CodingSequence(gene.sequence, gene.strand or 1, tuple(parts), name=name, pseudo=True)
+
+
+def _group(features: list[_Feature]) -> dict[tuple[str, str, int], list[_Feature]]:
+    """Gather CDS lines by (name, sequence, strand)."""
+    groups: dict[tuple[str, str, int], list[_Feature]] = {}
+    for feature in features:
+        if feature.kind != "CDS":
+            continue
+        if "ID" in feature.attributes:
+            names = [feature.attributes["ID"]]
+        else:
+            names = feature.attributes.get("Parent", f"line {feature.line}").split(",")
+        for name in names:
+            groups.setdefault((unquote(name), feature.sequence, feature.strand), []).append(feature)
+    return groups
+
+
+def _ancestors(feature: _Feature, by_id: dict[str, _Feature]) -> list[_Feature]:
+    found: dict[str, _Feature] = {}
+    waiting = feature.attributes.get("Parent", "").split(",")
+    while waiting:
+        name = waiting.pop()
+        if name in by_id and name not in found:
+            found[name] = by_id[name]
+            waiting += by_id[name].attributes.get("Parent", "").split(",")
+    return list(found.values())
+
+
+def _join(
+    key: tuple[str, str, int], lines: list[_Feature], pseudo: bool, path: Path, annotation: Annotation
+) -> CodingSequence:
+    name, sequence, strand = key
+    parts = _unroll(lines, annotation)
+    first = next(f for f in lines if parts[0] in _unroll([f], annotation))
+    code = next((f.attributes["transl_table"] for f in lines if f.attributes.get("transl_table")), None)
+    if code is not None and not code.isdecimal():
+        raise FormatError(f"{path}: line {lines[0].line}: transl_table must be a number, got {code!r}")
+    return CodingSequence(
+        sequence,
+        strand,
+        tuple(parts),
+        phase=int(first.phase),
+        name=name,
+        pseudo=pseudo,
+        partial=any(_is_partial(f) for f in lines),
+        genetic_code=None if code is None else int(code),
+    )
+
+
+def _unroll(lines: list[_Feature], annotation: Annotation) -> list[tuple[int, int]]:
+    """Put the parts of a feature into transcription order, over the origin of a circular sequence where need be."""
+    sequence, strand = lines[0].sequence, lines[0].strand
+    length = annotation.lengths.get(sequence)
+    spans = [(f.start, f.end) for f in lines]
+    if annotation.topology[sequence] == "circular" and length:
+        spans = [piece for span in spans for piece in _wrap(span, length)]
+        spans.sort()
+        if len(spans) > 1 and spans[0][0] == 0 and max(end for _, end in spans) == length:
+            gaps = [after[0] - before[1] for before, after in pairwise(spans)]
+            cut = gaps.index(max(gaps)) + 1
+            spans = spans[cut:] + spans[:cut]
+            return spans if strand != -1 else spans[::-1]
+    return sorted(spans) if strand != -1 else sorted(spans, key=lambda span: (span[1], span[0]), reverse=True)
+
+
+def _wrap(span: tuple[int, int], length: int) -> list[tuple[int, int]]:
+    """Cut a span that runs past the origin: GFF3 then lets its end exceed the length of the sequence."""
+    start, end = span
+    if start < length < end <= 2 * length:
+        return [(start, length), (0, end - length)]
+    return [span]
