@@ -1,0 +1,126 @@
+"""Performer: softmax attention through positive random features, in a form that cannot overflow."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from genoformer.attention.attention import (
+    PIECE,
+    Attention,
+    LogMean,
+    Summary,
+    Totals,
+    check_chunk,
+    hide,
+    unit_norm,
+)
+from genoformer.attention.features import draw_projection
+from genoformer.attention.softmax import attend_with_log_sum, key_bias
+
+_RELU_EPSILON = 1e-3
+
+
+class Performer(Attention):
+    """Linear attention by random features (Choromanski et al. 2020, arXiv 2009.14794): O(T count) time.
+
+    Exponential features run as two softmax attentions through ``count`` latent tokens (README.md, "Performer"): keys
+    and values become one LogMean, exactly, without epsilon and without overflow. "relu" features are plain sums.
+
+    Queries and keys are given norm sqrt(temperature), with one learned temperature a head between 0 and
+    ``max_temperature``: random features approximate the softmax only for such small norms.
+
+    Parameters
+    ----------
+    heads, dim : attention heads and dimensions of each
+    count : features a head
+    features : "positive", "hyperbolic", "regularized" or "relu"
+    max_temperature : largest squared norm of queries and keys; None leaves them at their natural norm (scaled by
+        dim^-1/4 each, as softmax attention does)
+    seed : of the projection, which is saved with the weights
+    """
+
+    projection: Tensor  # (H, M, D)
+
+    def __init__(
+        self,
+        heads: int,
+        dim: int,
+        *,
+        count: int = 128,
+        features: str = "positive",
+        max_temperature: float | None = 2.0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.dim, self.features, self.max_temperature = dim, features, max_temperature
+        projection = draw_projection(features, heads=heads, count=count, dim=dim, seed=seed)
+        self.register_buffer("projection", projection)
+        if max_temperature is not None:
+            self.temperature = nn.Parameter(torch.zeros(heads))
+
+    def redraw(self, seed: int) -> None:
+        """Draw new features, between training steps."""
+        heads, count, dim = self.projection.shape
+        projection = draw_projection(self.features, heads=heads, count=count, dim=dim, seed=seed)
+        self.projection.copy_(projection)
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
+        if self.max_temperature is None:
+            return vectors * self.dim**-0.25
+        temperature = self.max_temperature * torch.sigmoid(self.temperature)
+        return unit_norm(vectors, temperature.sqrt()[:, None, None])
+
+    def _rows(self, like: Tensor) -> Tensor:
+        return self.projection.to(like.dtype).expand(like.shape[0], -1, -1, -1)  # (B, H, M, D)
+
+    def summarize(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        start: int = 0,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Summary:
+        mask = check_chunk(keys, values, mask)
+        keys, values = self._scaled(keys), hide(values, mask)
+        if self.features == "relu":
+            return self._relu_totals(keys, values, mask)
+        bias = -0.5 * keys.square().sum(dim=-1)  # (B, H, T)
+        hidden = key_bias(keys, mask)
+        return attend_with_log_sum(self._rows(keys), keys, values, bias if hidden is None else bias + hidden)
+
+    def attend(self, queries: Tensor, summary: Summary, *, start: int = 0) -> Tensor:
+        queries = self._scaled(queries)
+        if self.features == "relu":
+            assert isinstance(summary, Totals)
+            return self._relu_attend(queries, summary)
+        assert isinstance(summary, LogMean)
+        return attend_with_log_sum(queries, self._rows(queries), summary.mean, summary.log_sum).mean
+
+    def _relu(self, vectors: Tensor) -> Tensor:
+        return torch.relu(vectors @ self.projection.to(vectors.dtype).transpose(1, 2)) + _RELU_EPSILON
+
+    def _relu_totals(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> Totals:
+        batch, heads, tokens, _ = keys.shape
+        count = self.projection.shape[1]
+        sums = keys.new_zeros(batch, heads, count)
+        products = keys.new_zeros(batch, heads, count, values.shape[3])
+        for first in range(0, tokens, PIECE):
+            piece = slice(first, first + PIECE)
+            phi = self._relu(keys[:, :, piece])  # (B, H, PIECE, M)
+            phi = hide(phi, None if mask is None else mask[:, piece])
+            sums = sums + phi.sum(dim=2)
+            products = products + phi.transpose(2, 3) @ values[:, :, piece]
+        return Totals(sums, products, sums.new_zeros(1, 1, 1))
+
+    def _relu_attend(self, queries: Tensor, summary: Totals) -> Tensor:
+        # A summary without any key is all zeros: 0 / tiny = 0. Otherwise the sum is at least epsilon squared.
+        tiny = torch.finfo(queries.dtype).tiny
+        outputs = []
+        for first in range(0, queries.shape[2], PIECE):
+            phi = self._relu(queries[:, :, first : first + PIECE])
+            total = phi @ summary.keys[..., None]  # (B, H, PIECE, 1)
+            outputs.append(phi @ summary.values / total.clamp_min(tiny))
+        return torch.cat(outputs, dim=2) if outputs else queries

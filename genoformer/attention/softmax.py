@@ -1,0 +1,126 @@
+"""Exact softmax attention, fused and chunked over keys, and the (output, log-sum-exp) pair that others build on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import add
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from genoformer.attention.attention import EMPTY, Attention, LogMean, Segment, Segments, check_chunk, hide
+
+_FUSED_TYPES = (torch.float32, torch.float64)
+
+
+class _FusedSoftmax(torch.autograd.Function):
+    """softmax(q k^T) v and the log-sum-exp of its rows, through the fused kernel; gradients for both."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, scale=1.0)
+        ctx.save_for_backward(q, k, v, out, lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v, out, lse = ctx.saved_tensors
+        d_out, d_lse = grads
+        # The kernel's score gradient is p (dp - sum(d_out * out)); the log-sum-exp adds p d_lse. One more value
+        # dimension carries it: values 0, outputs -1, output gradients d_lse.
+        one = torch.ones_like(d_lse)[..., None]
+        q, k, v = (functional.pad(x, (0, 1)) for x in (q, k, v))
+        out = torch.cat([out, -one], dim=-1)
+        d_out = torch.cat([d_out, d_lse[..., None]], dim=-1)
+        backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        d_q, d_k, d_v = backward(d_out, q, k, v, out, lse, 0.0, False, scale=1.0)
+        return d_q[..., :-1], d_k[..., :-1], d_v[..., :-1]
+
+
+def attend_with_log_sum(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> LogMean:
+    """Compute softmax(q k^T + bias) v and the log-sum-exp of the scores, differentiable in all of them.
+
+    Parameters
+    ----------
+    q, k, v : Tensor, (B, H, Tq, D), (B, H, Tk, D), (B, H, Tk, D); no scale is applied
+    bias : Tensor, (B or 1, H or 1, Tk), added to the scores of each key; EMPTY hides a key, whose value must be 0
+
+    Returns
+    -------
+    LogMean : log_sum (B, H, Tq), mean (B, H, Tq, D)
+    """
+    if k.shape[2] == 0:
+        return LogMean(q.new_full(q.shape[:3], EMPTY), q.new_zeros(*q.shape[:3], v.shape[3]))
+    if q.device.type != "cpu" or q.dtype not in _FUSED_TYPES:
+        scores = q @ k.transpose(-1, -2)  # (B, H, Tq, Tk)
+        scores = scores if bias is None else scores + bias[:, :, None]
+        return LogMean(scores.logsumexp(dim=-1), scores.softmax(dim=-1) @ v)
+    dim = v.shape[3]
+    if bias is not None:  # the bias rides as one more dimension
+        q = torch.cat([q, q.new_ones(*q.shape[:3], 1)], dim=-1)
+        k = torch.cat([k, bias[..., None].expand(*k.shape[:3], 1)], dim=-1)
+        v = functional.pad(v, (0, 1))
+    mean, log_sum = _FusedSoftmax.apply(q, k, v)
+    return LogMean(log_sum, mean[..., :dim])
+
+
+def key_bias(keys: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Return EMPTY at masked keys and 0 elsewhere (B, 1, T), or None where nothing is masked."""
+    if mask is None:
+        return None
+    return torch.zeros(mask.shape, dtype=keys.dtype, device=keys.device).masked_fill(~mask, EMPTY)[:, None]
+
+
+def merge(parts: Iterable[LogMean]) -> LogMean:
+    """Merge partial results of the same queries."""
+    return reduce(add, parts)
+
+
+def rotate(vectors: Tensor, start: int) -> Tensor:
+    """Apply rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4) to (B, H, T, D), D even.
+
+    Angles are in float32 at least, from the position in the whole sequence, so that they do not depend on chunks.
+    """
+    tokens, dim = vectors.shape[2:]
+    kind = torch.promote_types(vectors.dtype, torch.float32)
+    positions = torch.arange(start, start + tokens, device=vectors.device, dtype=torch.float64)
+    rates = 10_000.0 ** (-torch.arange(0, dim, 2, device=vectors.device, dtype=torch.float64) / dim)
+    angles = positions[:, None] * rates  # (T, D/2)
+    cos, sin = angles.cos().to(kind), angles.sin().to(kind)
+    even, odd = vectors[..., : dim // 2], vectors[..., dim // 2 :]
+    return torch.cat([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
+
+
+class Softmax(Attention):
+    """Exact softmax attention over all tokens: O(T^2) time, the keys and values kept.
+
+    Parameters
+    ----------
+    rotary : turn queries and keys by their positions
+    """
+
+    def __init__(self, *, rotary: bool = False) -> None:
+        super().__init__()
+        self.rotary = rotary
+
+    def summarize(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        start: int = 0,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Segments:
+        mask = check_chunk(keys, values, mask)
+        keys = rotate(keys, start) if self.rotary else keys
+        return Segments((Segment(start, keys, hide(values, mask), mask),))
+
+    def attend(self, queries: Tensor, summary: Segments, *, start: int = 0) -> Tensor:  # type: ignore[override]
+        queries = rotate(queries, start) if self.rotary else queries
+        queries = queries * queries.shape[-1] ** -0.5
+        parts = (attend_with_log_sum(queries, s.keys, s.values, key_bias(s.keys, s.mask)) for s in summary)
+        return merge(parts).mean
