@@ -52,7 +52,12 @@ def attend_with_log_sum(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = N
     -------
     LogMean : log_sum (B, H, Tq), mean (B, H, Tq, D)
     """
-    if k.shape[2] == 0:
+    if q.shape[:2] != k.shape[:2] or k.shape[:3] != v.shape[:3]:  # the fused kernel would read past their ends
+        raise ValueError(
+            "queries, keys and values must have the same batch and heads, and a value a key, "
+            f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+        )
+    if k.shape[2] == 0 or q.shape[2] == 0:
         return LogMean(q.new_full(q.shape[:3], EMPTY), q.new_zeros(*q.shape[:3], v.shape[3]))
     if q.device.type != "cpu" or q.dtype not in _FUSED_TYPES:
         scores = q @ k.transpose(-1, -2)  # (B, H, Tq, Tk)
