@@ -223,9 +223,9 @@ class Dynamic(Projection):
 
     def compress(self, keys: Tensor, values: Tensor, start: int, lengths: Tensor, mask: Tensor | None) -> Pair:
         latents = self.latents.to(keys.dtype).expand(keys.shape[0], -1, -1, -1)
-        bias = key_bias(keys, mask)
+        keys, bias = hide(keys, mask), key_bias(keys, mask)
         return Pair(
-            attend_with_log_sum(latents, keys, hide(keys, mask), bias),
+            attend_with_log_sum(latents, keys, keys, bias),
             attend_with_log_sum(latents, keys, values, bias),
         )
 

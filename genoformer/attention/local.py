@@ -37,6 +37,7 @@ class Local(Attention):
         mask: Tensor | None = None,
     ) -> Segments:
         mask = check_chunk(keys, values, mask)
+        keys = hide(keys, mask)
         keys = rotate(keys, start) if self.rotary else keys
         return Segments((Segment(start, keys, hide(values, mask), mask),))
 

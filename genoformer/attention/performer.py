@@ -84,7 +84,7 @@ class Performer(Attention):
         mask: Tensor | None = None,
     ) -> Summary:
         mask = check_chunk(keys, values, mask)
-        keys, values = self._scaled(keys), hide(values, mask)
+        keys, values = self._scaled(hide(keys, mask)), hide(values, mask)
         if self.features == "relu":
             return self._relu_totals(keys, values, mask)
         bias = -0.5 * keys.square().sum(dim=-1)  # (B, H, T)

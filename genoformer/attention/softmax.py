@@ -121,6 +121,7 @@ class Softmax(Attention):
         mask: Tensor | None = None,
     ) -> Segments:
         mask = check_chunk(keys, values, mask)
+        keys = hide(keys, mask)  # or a key of 1e30, infinity or NaN would outweigh its EMPTY
         keys = rotate(keys, start) if self.rotary else keys
         return Segments((Segment(start, keys, hide(values, mask), mask),))
 
