@@ -116,11 +116,10 @@ class Performer(Attention):
         return Totals(sums, products, sums.new_zeros(1, 1, 1))
 
     def _relu_attend(self, queries: Tensor, summary: Totals) -> Tensor:
-        # A summary without any key is all zeros: 0 / tiny = 0. Otherwise the sum is at least epsilon squared.
-        tiny = torch.finfo(queries.dtype).tiny
+        # A summary without any key is all zeros: 0 / 1 = 0, with finite gradients. Otherwise the sum is positive.
         outputs = []
         for first in range(0, queries.shape[2], PIECE):
             phi = self._relu(queries[:, :, first : first + PIECE])
             total = phi @ summary.keys[..., None]  # (B, H, PIECE, 1)
-            outputs.append(phi @ summary.values / total.clamp_min(tiny))
+            outputs.append(phi @ summary.values / total.masked_fill(total <= 0, 1.0))
         return torch.cat(outputs, dim=2) if outputs else queries
