@@ -87,6 +87,11 @@ def check_chunk(keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor | N
     return None if bool(mask.all()) else mask
 
 
+def in_float(tensor: Tensor) -> Tensor:
+    """Return a tensor in float32 at least: a sum in bfloat16 stops growing at 256 terms, one in float16 overflows."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
 def hide(values: Tensor, mask: Tensor | None) -> Tensor:
     """Put zeros where the mask is False: (B, H, T, D), (B, T)."""
     return values if mask is None else values.masked_fill(~mask[:, None, :, None], 0.0)

@@ -18,6 +18,7 @@ from genoformer.attention.attention import (
     Totals,
     check_chunk,
     hide,
+    in_float,
     whole_lengths,
 )
 from genoformer.attention.softmax import attend_with_log_sum, key_bias
@@ -272,10 +273,11 @@ class Linformer(Attention):
     ) -> Summary:
         mask = check_chunk(keys, values, mask)
         lengths = whole_lengths(keys, start, lengths)
-        return self.projection.compress(keys, hide(values, mask), start, lengths, mask)
+        keys, values = in_float(keys), hide(in_float(values), mask)
+        return self.projection.compress(keys, values, start, lengths, mask)
 
     def attend(self, queries: Tensor, summary: Summary, *, start: int = 0) -> Tensor:
         slots = self.projection.slots(summary)
-        queries = queries * queries.shape[-1] ** -0.5
+        kind, queries = queries.dtype, in_float(queries) * queries.shape[-1] ** -0.5
         # A sequence without any token leaves every slot empty, and their values are zeros.
-        return attend_with_log_sum(queries, slots.keys, slots.values, slots.bias).mean
+        return attend_with_log_sum(queries, slots.keys, slots.values, slots.bias).mean.to(kind)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, check_chunk, hide
+from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, check_chunk, hide, in_float
 from genoformer.attention.softmax import rotate
 
 
@@ -37,14 +37,15 @@ class Local(Attention):
         mask: Tensor | None = None,
     ) -> Segments:
         mask = check_chunk(keys, values, mask)
-        keys = hide(keys, mask)
+        keys, values = hide(in_float(keys), mask), hide(in_float(values), mask)
         keys = rotate(keys, start) if self.rotary else keys
-        return Segments((Segment(start, keys, hide(values, mask), mask),))
+        return Segments((Segment(start, keys, values, mask),))
 
     def attend(self, queries: Tensor, summary: Segments, *, start: int = 0) -> Tensor:  # type: ignore[override]
         batch, heads, tokens, dim = queries.shape
         if tokens == 0:
             return queries
+        kind, queries = queries.dtype, in_float(queries)
         queries = rotate(queries, start) if self.rotary else queries
         queries = queries * dim**-0.5
         size = self.radius  # blocks of `size` queries see the three blocks of keys around them
@@ -64,7 +65,7 @@ class Local(Attention):
             scale=1.0,
         )  # (B * blocks, H, size, D + 1)
         out = out.view(batch, blocks, heads, size, dim + 1).transpose(1, 2).flatten(2, 3)
-        return out[:, :, :tokens, :dim]
+        return out[:, :, :tokens, :dim].to(kind)
 
     def _band(self, like: Tensor) -> Tensor:
         """Return 0 where key j of three blocks is within reach of query i of the middle one, -inf elsewhere."""

@@ -13,6 +13,7 @@ from genoformer.attention.attention import (
     Totals,
     check_chunk,
     hide,
+    in_float,
     unit_norm,
 )
 from genoformer.attention.features import draw_projection
@@ -84,7 +85,8 @@ class Performer(Attention):
         mask: Tensor | None = None,
     ) -> Summary:
         mask = check_chunk(keys, values, mask)
-        keys, values = self._scaled(hide(keys, mask)), hide(values, mask)
+        keys, values = hide(in_float(keys), mask), hide(in_float(values), mask)
+        keys = self._scaled(keys)
         if self.features == "relu":
             return self._relu_totals(keys, values, mask)
         bias = -0.5 * keys.square().sum(dim=-1)  # (B, H, T)
@@ -92,12 +94,12 @@ class Performer(Attention):
         return attend_with_log_sum(self._rows(keys), keys, values, bias if hidden is None else bias + hidden)
 
     def attend(self, queries: Tensor, summary: Summary, *, start: int = 0) -> Tensor:
-        queries = self._scaled(queries)
+        kind, queries = queries.dtype, self._scaled(in_float(queries))
         if self.features == "relu":
             assert isinstance(summary, Totals)
-            return self._relu_attend(queries, summary)
+            return self._relu_attend(queries, summary).to(kind)
         assert isinstance(summary, LogMean)
-        return attend_with_log_sum(queries, self._rows(queries), summary.mean, summary.log_sum).mean
+        return attend_with_log_sum(queries, self._rows(queries), summary.mean, summary.log_sum).mean.to(kind)
 
     def _relu(self, vectors: Tensor) -> Tensor:
         return torch.relu(vectors @ self.projection.to(vectors.dtype).transpose(1, 2)) + _RELU_EPSILON

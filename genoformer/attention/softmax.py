@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from genoformer.attention.attention import EMPTY, Attention, LogMean, Segment, Segments, check_chunk, hide
+from genoformer.attention.attention import EMPTY, Attention, LogMean, Segment, Segments, check_chunk, hide, in_float
 
 _FUSED_TYPES = (torch.float32, torch.float64)
 
@@ -121,12 +121,14 @@ class Softmax(Attention):
         mask: Tensor | None = None,
     ) -> Segments:
         mask = check_chunk(keys, values, mask)
-        keys = hide(keys, mask)  # or a key of 1e30, infinity or NaN would outweigh its EMPTY
+        # Keys are hidden too: one of 1e30, infinity or NaN would outweigh its EMPTY.
+        keys, values = hide(in_float(keys), mask), hide(in_float(values), mask)
         keys = rotate(keys, start) if self.rotary else keys
-        return Segments((Segment(start, keys, hide(values, mask), mask),))
+        return Segments((Segment(start, keys, values, mask),))
 
     def attend(self, queries: Tensor, summary: Segments, *, start: int = 0) -> Tensor:  # type: ignore[override]
+        kind, queries = queries.dtype, in_float(queries)
         queries = rotate(queries, start) if self.rotary else queries
         queries = queries * queries.shape[-1] ** -0.5
         parts = (attend_with_log_sum(queries, s.keys, s.values, key_bias(s.keys, s.mask)) for s in summary)
-        return merge(parts).mean
+        return merge(parts).mean.to(kind)

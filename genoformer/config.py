@@ -1,0 +1,252 @@
+"""Configurations: frozen dataclasses read from TOML; an unknown key or an impossible value is a ConfigError."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from genoformer.errors import ConfigError
+from genoformer.tracks import TRACKS
+
+T = TypeVar("T")
+
+INPUTS = ("open-frames",)
+"""Inputs that can be derived from the tokens, beside the tokens themselves."""
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+def _one_of(name: str, value: str, known: typing.Collection[str]) -> None:
+    _require(value in known, f"{name} must be one of {', '.join(known)}; got {value!r}")
+
+
+def _positive(config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _require(math.isfinite(value) and value > 0, f"{name} must be above 0, got {value}")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything that determines the shape of a model.
+
+    Attributes
+    ----------
+    tracks : names of the tracks predicted, a head each
+    inputs : inputs derived from the tokens, of INPUTS
+    stem_channels, stem_kernel : channels of the full-resolution convolutions; bases they span, odd
+    stem_stride : bases that become one token of the trunk
+    width, heads : features of a trunk token; attention heads, a divisor of width
+    attention : mechanism of each block, of genoformer.attention.ATTENTION; its length is the depth
+    conv_kernel : tokens that a block's depthwise convolution spans, odd
+    expansion : hidden features of the feed-forward layers, as a multiple of width
+    local_radius : tokens to each side that local heads see
+    performer_features, performer_count, performer_max_temperature : see genoformer.attention.Performer
+    linformer_projection, linformer_rank, linformer_tokens : kind of genoformer.attention.PROJECTIONS; slots;
+        tokens that a learned projection covers (for "conv": tokens / rank is the stride)
+    hybrid_local_heads, hybrid_global : heads that look locally in a "hybrid"; mechanism of the others
+    seed : of the weights and the random features
+    """
+
+    tracks: tuple[str, ...] = ("coding-frame",)
+    inputs: tuple[str, ...] = ("open-frames",)
+    stem_channels: int = 64
+    stem_kernel: int = 9
+    stem_stride: int = 3
+    width: int = 128
+    heads: int = 4
+    attention: tuple[str, ...] = ("local", "performer", "local", "performer")
+    conv_kernel: int = 5
+    expansion: int = 3
+    local_radius: int = 64
+    performer_features: str = "positive"
+    performer_count: int = 128
+    performer_max_temperature: float = 2.0
+    linformer_projection: str = "mean"
+    linformer_rank: int = 128
+    linformer_tokens: int = 33_334
+    hybrid_local_heads: int = 2
+    hybrid_global: str = "performer"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _positive(self, "stem_channels", "stem_kernel", "stem_stride", "width", "heads", "conv_kernel", "expansion")
+        _positive(self, "local_radius", "performer_count", "performer_max_temperature")
+        _positive(self, "linformer_rank", "linformer_tokens", "hybrid_local_heads")
+        _require(len(self.tracks) > 0, "tracks must name at least one track")
+        for track in self.tracks:
+            _one_of("tracks", track, TRACKS)
+        for name in self.inputs:
+            _one_of("inputs", name, INPUTS)
+        _require(len(self.attention) > 0, "attention must name the mechanism of at least one block")
+        for name in self.attention:
+            _one_of("attention", name, ("softmax", "local", "performer", "linformer", "hybrid"))
+        _one_of("hybrid_global", self.hybrid_global, ("softmax", "performer", "linformer"))
+        _one_of("performer_features", self.performer_features, ("positive", "hyperbolic", "regularized", "relu"))
+        kinds = ("learned", "seeded", "mean", "max", "conv", "dynamic")
+        _one_of("linformer_projection", self.linformer_projection, kinds)
+        _require(self.width % self.heads == 0, f"heads = {self.heads} must divide width = {self.width}")
+        _require(self.width // self.heads % 2 == 0, "width / heads must be even, for rotary positions")
+        _require(self.conv_kernel % 2 == 1, f"conv_kernel must be odd, got {self.conv_kernel}")
+        _require(self.stem_kernel % 2 == 1, f"stem_kernel must be odd, got {self.stem_kernel}")
+        if "hybrid" in self.attention:
+            _require(self.hybrid_local_heads < self.heads, "hybrid_local_heads must be fewer than heads")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One genome to learn from or to be measured on: sequences, their annotation, and what it is used for."""
+
+    fasta: str
+    annotation: str
+    split: str = "train"
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _one_of("split", self.split, ("train", "validation"))
+        _positive(self, "weight")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a model is trained.
+
+    Attributes
+    ----------
+    windows : bases of the windows; each step draws one of these lengths, with as many windows as fill `step_bases`
+    step_bases : bases of one step
+    steps : how many steps
+    learning_rate, warmup, final_rate : peak of the rate; steps to reach it; fraction of it that cosine decay ends at
+    weight_decay, gradient_clip : of AdamW; largest norm of the gradient
+    ema : decay of the running mean of the weights, which is what is kept; 0 keeps the last weights
+    recode : fraction of windows rewritten to genetic code 4 (TGG to TGA in genes, TGA stops to TAA), so that a model
+        learns to follow the genetic code it is told
+    length_power : a genome is drawn in proportion to its length to this power
+    chunk_size : tokens that are computed and recomputed at a time; 0 keeps everything
+    precision : "float32" or "bfloat16" (products only)
+    validate_every, validate_bases : steps between validations; bases of each validation genome looked at
+    save_every : steps between checkpoints
+    seed : of the windows drawn
+    """
+
+    windows: tuple[int, ...] = (1_500, 6_000, 24_000, 96_000)
+    step_bases: int = 96_000
+    steps: int = 2_000
+    learning_rate: float = 2e-3
+    warmup: int = 100
+    final_rate: float = 0.02
+    weight_decay: float = 0.05
+    gradient_clip: float = 1.0
+    ema: float = 0.998
+    recode: float = 0.05
+    length_power: float = 0.6
+    chunk_size: int = 0
+    precision: str = "float32"
+    validate_every: int = 200
+    validate_bases: int = 200_000
+    save_every: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _positive(self, "step_bases", "steps", "learning_rate", "gradient_clip", "validate_every", "save_every")
+        _positive(self, "validate_bases")
+        _require(len(self.windows) > 0 and min(self.windows) > 0, "windows must name at least one length above 0")
+        _require(max(self.windows) <= self.step_bases, "step_bases must be at least the longest of windows")
+        _require(0 <= self.ema < 1, f"ema must be from 0 to below 1, got {self.ema}")
+        _require(0 <= self.recode <= 1, f"recode must be from 0 to 1, got {self.recode}")
+        _require(self.warmup >= 0, f"warmup must not be negative, got {self.warmup}")
+        _require(0 <= self.final_rate <= 1, f"final_rate must be from 0 to 1, got {self.final_rate}")
+        _require(self.chunk_size >= 0, f"chunk_size must not be negative, got {self.chunk_size}")
+        _one_of("precision", self.precision, ("float32", "bfloat16"))
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole training: the model, how it is trained, on what."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    samples: tuple[Sample, ...] = ()
+
+
+def _fits(value: Any, kind: Any) -> Any:
+    """Return value as the annotated kind, or raise TypeError."""
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise TypeError("a list")
+        return tuple(_fits(item, typing.get_args(kind)[0]) for item in value)
+    if origin is types.UnionType:
+        kind = next(k for k in typing.get_args(kind) if k is not type(None))
+    if dataclasses.is_dataclass(kind):
+        return from_dict(typing.cast(type, kind), value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError({str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind])
+    return value
+
+
+def from_dict(kind: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
+    """Build a configuration from plain values (of TOML or JSON).
+
+    Raises
+    ------
+    ConfigError : a key is unknown, a value has the wrong type, or values do not go together
+    """
+    prefix = f"{where}: " if where else ""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{prefix}expected a table for {kind.__name__}, got {values!r}")
+    hints = typing.get_type_hints(kind)
+    known = [item.name for item in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ConfigError(f"{prefix}unknown key {unknown[0]!r} for {kind.__name__}; known are: {', '.join(known)}")
+    built: dict[str, Any] = {}
+    for key, value in values.items():
+        try:
+            built[key] = _fits(value, hints[key])
+        except TypeError as error:
+            raise ConfigError(f"{prefix}{key} must be {error}, got {value!r}") from None
+        except ConfigError as error:
+            raise ConfigError(
+                f"{prefix}{error}" if where and not str(error).startswith(where) else str(error)
+            ) from None
+    try:
+        return kind(**built)
+    except ConfigError as error:
+        raise ConfigError(f"{prefix}{error}") from None
+    except TypeError as error:
+        missing = [item.name for item in dataclasses.fields(kind) if item.name not in built]  # type: ignore[arg-type]
+        raise ConfigError(f"{prefix}{kind.__name__} lacks a value ({error}); it has: {', '.join(missing)}") from None
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Return a configuration as plain values that JSON and TOML can hold."""
+    return dataclasses.asdict(config)
+
+
+def read_toml(kind: type[T], path: str | Path) -> T:
+    """Read a configuration file.
+
+    Raises
+    ------
+    ConfigError : the file cannot be read, is not TOML, or does not describe a `kind`
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    return from_dict(kind, values, where=str(path))

@@ -1,0 +1,200 @@
+"""The encoder: stem, blocks, and the streamed stack that computes them chunk by chunk with the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from genoformer.attention import Attention, Summary
+from genoformer.attention.attention import extents
+from genoformer.model.convolution import Convolution, DepthwiseConvolution
+from genoformer.tokens import PAD
+
+
+class Span(NamedTuple):
+    """Tokens [start, end) of a sequence."""
+
+    start: int
+    end: int
+
+
+def spans(tokens: int, chunk_size: int | None) -> list[Span]:
+    """Cut a sequence of tokens into chunks; None is one chunk."""
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1 token, got {chunk_size}")
+    size = max(tokens if chunk_size is None else chunk_size, 1)
+    return [Span(start, min(start + size, tokens)) for start in range(0, max(tokens, 1), size)]
+
+
+def with_halo(x: Tensor, start: int, end: int) -> Tensor:
+    """Return positions [start, end) of (B, L, C), zeros where that reaches beyond the sequence."""
+    length = x.shape[1]
+    inner = x[:, max(start, 0) : min(end, length)]
+    before, after = max(-start, 0), max(end - length, 0)
+    return functional.pad(inner, (0, 0, before, after)) if before or after else inner
+
+
+def inside(length: int, mask: Tensor | None, start: int, end: int, device: torch.device) -> Tensor | None:
+    """Tell which positions of [start, end) are real: bool (B or 1, n, 1), or None where all are."""
+    if mask is not None:
+        return with_halo(mask[..., None], start, end).to(device)
+    if start >= 0 and end <= length:
+        return None
+    position = torch.arange(start, end, device=device)
+    return ((position >= 0) & (position < length))[None, :, None]
+
+
+def kept(x: Tensor, real: Tensor | None) -> Tensor:
+    """Put zeros where ``real`` is False."""
+    return x if real is None else x * real
+
+
+class Resident(NamedTuple):
+    """A batch of sequences as the encoder sees it. It stays where it is; chunks are moved to the model's device."""
+
+    bases: Tensor  # (B, L, C) float: one-hot letters and derived inputs, zero at padding
+    base_mask: Tensor | None  # (B, L) bool, None where nothing is padding
+    token_mask: Tensor | None  # (B, T) bool
+    lengths: Tensor  # (B,) tokens of each sequence
+
+
+class Stem(nn.Module):
+    """Convolutions at full resolution, then one that makes a token of each ``stride`` bases."""
+
+    def __init__(self, channels: int, features: int, width: int, *, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.stride, self.reach = stride, kernel // 2
+        self.side = stride  # bases beyond its own that a token sees to each side
+        self.first = Convolution(channels, features, kernel=kernel)
+        self.down = Convolution(features, width, kernel=3 * stride, stride=stride)
+
+    def features(self, sequence: Resident, start: int, end: int) -> Tensor:
+        """Return the features of bases [start, end), zero beyond the sequence: (B, end - start, features)."""
+        device = self.first.weight.device
+        x = with_halo(sequence.bases, start - self.reach, end + self.reach).to(device)
+        x = functional.gelu(self.first(x))
+        return kept(x, inside(sequence.bases.shape[1], sequence.base_mask, start, end, device))
+
+    def forward(self, sequence: Resident, span: Span) -> Tensor:
+        """Return tokens (B, span, width)."""
+        start, end = span.start * self.stride, span.end * self.stride
+        return self.down(self.features(sequence, start - self.side, end + self.side))
+
+
+class Block(nn.Module):
+    """Pre-norm block: short depthwise convolution and attention, then a feed-forward layer."""
+
+    def __init__(self, width: int, heads: int, attention: Attention, *, conv_kernel: int, expansion: int) -> None:
+        super().__init__()
+        self.heads, self.reach = heads, conv_kernel // 2
+        self.norm = nn.LayerNorm(width)
+        self.mix = DepthwiseConvolution(width, kernel=conv_kernel)
+        self.project = nn.Linear(width, 3 * width)
+        self.attention = attention
+        self.combine = nn.Linear(width, width)
+        self.feed_forward = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, expansion * width), nn.GELU(), nn.Linear(expansion * width, width)
+        )
+
+    def queries_keys_values(self, x: Tensor, span: Span, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the queries, keys and values of a chunk, (B, H, T, D) each, from the resident tokens."""
+        start, end = span.start - self.reach, span.end + self.reach
+        device = self.norm.weight.device
+        h = self.norm(with_halo(x, start, end).to(device))
+        h = kept(h, inside(x.shape[1], mask, start, end, device))
+        h = h[:, self.reach : h.shape[1] - self.reach] + self.mix(h)
+        batch, tokens, width = h.shape
+        q, k, v = self.project(h).view(batch, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        return q.float(), k.float(), v.float()
+
+    def update(self, x: Tensor, queries: Tensor, summary: Summary, start: int) -> Tensor:
+        """Return the chunk's new tokens from its old ones (B, T, W) and its queries."""
+        with torch.autocast(queries.device.type, enabled=False):
+            attended = self.attention.attend(queries, summary, start=start)
+        x = x + self.combine(attended.transpose(1, 2).flatten(2)).float()
+        return x + self.feed_forward(x).float()
+
+
+def recomputed(function: Callable, *arguments: object) -> object:
+    """Call a function, keeping only its arguments for the backward pass, which calls it again."""
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+
+def called(function: Callable, *arguments: object) -> object:
+    return function(*arguments)
+
+
+class Encoder(nn.Module):
+    """The stem and the blocks over one resident sequence, chunk by chunk."""
+
+    def __init__(self, stem: Stem, blocks: Sequence[Block]) -> None:
+        super().__init__()
+        self.stem = stem
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, sequence: Resident, *, chunk_size: int | None = None) -> Tensor:
+        """Encode: (B, L, C) bases -> (B, T, width) tokens, T = ceil(L / stride), on the sequence's device.
+
+        Every chunk size gives the same answer: the summaries of the chunks are merged before any is used, and
+        convolutions take their neighbours from the resident sequence. With gradients and more than one chunk, chunks
+        are computed again in the backward pass, so that memory is bounded by the chunk.
+        """
+        tokens = -(-sequence.bases.shape[1] // self.stem.stride)
+        chunks = spans(tokens, chunk_size)
+        call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
+        device = sequence.bases.device
+        x = torch.cat([call(self.stem, sequence, span).float().to(device) for span in chunks], dim=1)  # type: ignore[attr-defined]
+        real = None if sequence.token_mask is None else sequence.token_mask[..., None]
+        x = kept(x, real)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            x = torch.cat(list(self._through(block, x, sequence, chunks, call)), dim=1)
+            x = kept(x, real)
+        return x
+
+    def _through(
+        self, block: Block, x: Tensor, sequence: Resident, chunks: list[Span], call: Callable
+    ) -> Iterator[Tensor]:
+        """Yield the chunks of x after a block."""
+        mask = sequence.token_mask
+        device = block.norm.weight.device
+
+        def summarize(x: Tensor, span: Span) -> tuple[Tensor, Summary]:
+            q, k, v = block.queries_keys_values(x, span, mask)
+            chunk_mask = None if mask is None else mask[:, span.start : span.end].to(device)
+            with torch.autocast(device.type, enabled=False):
+                return q, block.attention.summarize(
+                    k, v, start=span.start, lengths=sequence.lengths.to(device), mask=chunk_mask
+                )
+
+        def update(x: Tensor, span: Span, summary: Summary, queries: Tensor | None) -> Tensor:
+            q = block.queries_keys_values(x, span, mask)[0] if queries is None else queries
+            return block.update(x[:, span.start : span.end].to(device), q, summary, span.start).to(x.device)
+
+        queries, summary = call(summarize, x, chunks[0])
+        for span in chunks[1:]:
+            summary = summary + call(summarize, x, span)[1]
+        only = queries if len(chunks) == 1 else None
+        for span in chunks:
+            yield call(update, x, span, summary, only)
+
+
+def prepare(codes: Tensor, derived: Sequence[Tensor], mask: Tensor | None, stride: int) -> Resident:
+    """Make the encoder's input of codes (B, L) uint8 and derived inputs (B, L, c): letters become one-hot, N zeros."""
+    if mask is None:
+        is_padding = codes == PAD
+        mask = ~is_padding if bool(is_padding.any()) else None
+    letters = (codes[..., None] == torch.arange(4, device=codes.device, dtype=codes.dtype)).float()
+    bases = torch.cat([letters, *derived], dim=-1)
+    batch, length = codes.shape
+    tokens = -(-length // stride)
+    lengths = torch.full((batch,), tokens, dtype=torch.int64, device=codes.device)
+    if mask is None:
+        return Resident(bases, None, None, lengths)
+    token_mask = functional.pad(mask, (0, tokens * stride - length)).view(batch, tokens, stride).any(dim=-1)
+    return Resident(bases * mask[..., None], mask, token_mask, extents(token_mask))

@@ -1,0 +1,192 @@
+"""The model: encoder, decoder and heads, and the builder that makes one from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from genoformer.attention import Attention, Hybrid, Linformer, Local, Performer, Softmax
+from genoformer.attention.linformer import Convolution as ConvolutionProjection
+from genoformer.attention.linformer import Dynamic, Learned, Max, Mean, Projection, Seeded
+from genoformer.config import ModelConfig
+from genoformer.model.convolution import Convolution
+from genoformer.model.encoder import (
+    Block,
+    Encoder,
+    Resident,
+    Span,
+    Stem,
+    called,
+    inside,
+    kept,
+    prepare,
+    recomputed,
+    spans,
+    with_halo,
+)
+from genoformer.model.heads import HEADS, Head
+from genoformer.model.inputs import open_frames, stop_codons
+from genoformer.tracks import TRACKS, Track
+
+
+class Decoder(nn.Module):
+    """Return from tokens to bases, beside the stem's features of each base."""
+
+    _REACH = 2
+
+    def __init__(self, width: int, features: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.halo = -(-self._REACH // stride)
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, stride * features)
+        self.smooth = Convolution(features, features, kernel=2 * self._REACH + 1)
+
+    def forward(self, tokens: Tensor, skip: Tensor, real: Tensor | None) -> Tensor:
+        """Return features of the bases of some tokens.
+
+        Parameters
+        ----------
+        tokens : (B, T + 2 halo, width): the tokens and ``halo`` neighbours to each side
+        skip : stem features of the same bases, (B, (T + 2 halo) stride, features)
+        real : which of these bases exist, (B or 1, (T + 2 halo) stride, 1), or None where all do
+
+        Returns
+        -------
+        Tensor, (B, T stride, features)
+        """
+        x = kept(functional.gelu(self.up(self.norm(tokens)).view(skip.shape) + skip), real)
+        side = self.halo * self.stride
+        around = x[:, side - self._REACH : x.shape[1] - side + self._REACH]
+        return x[:, side : x.shape[1] - side] + functional.gelu(self.smooth(around))
+
+
+class Genoformer(nn.Module):
+    """Per-base predictions of one or more tracks."""
+
+    def __init__(self, encoder: Encoder, decoder: Decoder, heads: Sequence[Head], *, inputs: Sequence[str]) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+        self.heads = nn.ModuleDict({head.track.name: head for head in heads})
+        self.inputs = tuple(inputs)
+
+    @property
+    def tracks(self) -> list[Track]:
+        return [head.track for head in self.heads.values()]  # type: ignore[misc]
+
+    @property
+    def device(self) -> torch.device:
+        return self.decoder.up.weight.device
+
+    def sequence(self, codes: Tensor, *, mask: Tensor | None = None, genetic_code: int | Tensor = 11) -> Resident:
+        """Prepare the resident sequence from codes (B, L) uint8; see `forward`."""
+        derived = []
+        if "open-frames" in self.inputs:
+            if isinstance(genetic_code, int):
+                stops = stop_codons(genetic_code)
+            else:
+                stops = torch.stack([stop_codons(int(code)) for code in genetic_code])
+            derived.append(open_frames(codes, stops))
+        return prepare(codes, derived, mask, self.encoder.stem.stride)
+
+    def forward(
+        self,
+        codes: Tensor,
+        *,
+        mask: Tensor | None = None,
+        genetic_code: int | Tensor = 11,
+        chunk_size: int | None = None,
+    ) -> dict[str, Tensor]:
+        """Predict logits.
+
+        Parameters
+        ----------
+        codes : Tensor of uint8, (B, L); PAD behind shorter sequences. They may lie on another device than the model:
+            the resident sequence stays there, chunks are moved to the model
+        mask : Tensor of bool, (B, L), True at bases; default: where codes are not PAD
+        genetic_code : NCBI translation table, or one for each sequence (B,)
+        chunk_size : trunk tokens computed at a time; None is all at once. The result is the same
+
+        Returns
+        -------
+        dict from track name to logits, (B, L, channels) float32
+        """
+        sequence = self.sequence(codes, mask=mask, genetic_code=genetic_code)
+        tokens = self.encoder(sequence, chunk_size=chunk_size)
+        chunks = spans(tokens.shape[1], chunk_size)
+        call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
+        parts = [call(self._decode, sequence, tokens, span) for span in chunks]
+        return {name: torch.cat([part[name] for part in parts], dim=1) for name in self.heads}  # type: ignore[index]
+
+    def _decode(self, sequence: Resident, tokens: Tensor, span: Span) -> dict[str, Tensor]:
+        stem, halo = self.encoder.stem, self.decoder.halo
+        start, end = (span.start - halo) * stem.stride, (span.end + halo) * stem.stride
+        around = with_halo(tokens, span.start - halo, span.end + halo).to(self.device)
+        skip = stem.features(sequence, start, end)
+        length = sequence.bases.shape[1]
+        features = self.decoder(around, skip, inside(length, sequence.base_mask, start, end, self.device))
+        features = features[:, : length - span.start * stem.stride]
+        return {name: head(features).to(tokens.device) for name, head in self.heads.items()}
+
+
+def _projection(config: ModelConfig, heads: int) -> Projection:
+    rank = config.linformer_rank
+    makers = {
+        "learned": lambda: Learned(rank, config.linformer_tokens),
+        "seeded": lambda: Seeded(rank, seed=config.seed),
+        "mean": lambda: Mean(rank),
+        "max": lambda: Max(rank),
+        "conv": lambda: ConvolutionProjection(-(-config.linformer_tokens // rank)),
+        "dynamic": lambda: Dynamic(rank, heads, config.width // heads),
+    }
+    return makers[config.linformer_projection]()
+
+
+def _attention(name: str, config: ModelConfig, *, heads: int, seed: int, shared: dict[int, Projection]) -> Attention:
+    """Make one mechanism by its name. Linformer layers with as many heads share one projection."""
+    if name == "hybrid":
+        local = config.hybrid_local_heads
+        return Hybrid(
+            Local(radius=config.local_radius),
+            _attention(config.hybrid_global, config, heads=heads - local, seed=seed, shared=shared),
+            first_heads=local,
+        )
+    makers = {
+        "softmax": lambda: Softmax(rotary=True),
+        "local": lambda: Local(radius=config.local_radius),
+        "performer": lambda: Performer(
+            heads,
+            config.width // config.heads,
+            count=config.performer_count,
+            features=config.performer_features,
+            max_temperature=config.performer_max_temperature,
+            seed=seed,
+        ),
+        "linformer": lambda: Linformer(shared.setdefault(heads, _projection(config, heads))),
+    }
+    return makers[name]()
+
+
+def build(config: ModelConfig) -> Genoformer:
+    """Build a model with fresh weights, the same ones for the same config; torch's own generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        channels = 4 + (6 if "open-frames" in config.inputs else 0)
+        stem = Stem(channels, config.stem_channels, config.width, kernel=config.stem_kernel, stride=config.stem_stride)
+        shared: dict[int, Projection] = {}
+        blocks = [
+            Block(
+                config.width,
+                config.heads,
+                _attention(name, config, heads=config.heads, seed=1000 * config.seed + index, shared=shared),
+                conv_kernel=config.conv_kernel,
+                expansion=config.expansion,
+            )
+            for index, name in enumerate(config.attention)
+        ]
+        decoder = Decoder(config.width, config.stem_channels, config.stem_stride)
+        heads = [HEADS[TRACKS[name].kind](config.stem_channels, TRACKS[name]) for name in config.tracks]
+        return Genoformer(Encoder(stem, blocks), decoder, heads, inputs=config.inputs)
