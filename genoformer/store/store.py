@@ -1,0 +1,240 @@
+"""Read a store: values of any span of any sequence, lazily."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import operator
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import h5py
+import numpy as np
+
+from genoformer.errors import FormatError, GenoformerError, InputError, ResourceError
+from genoformer.regions import Block, Region
+from genoformer.store import schema
+from genoformer.store.create import create_store
+from genoformer.store.sequences import SequenceTable, UnknownNameError, read_sequences
+from genoformer.store.transaction import TransactionalFile, resource_error
+from genoformer.tracks import Track
+
+BLOCK_BASES = 4 * schema.CHUNK
+_CACHE = {"rdcc_nbytes": 16 << 20, "rdcc_nslots": 10_007}
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError)
+
+
+class TrackStore:
+    """Values of tracks at every base of many sequences, in one HDF5 file; made by :func:`open_store`.
+
+    >>> with open_store("predictions.h5") as store:  # doctest: +SKIP
+    ...     values = store["chr1", 1000:2000]  # (1000, channels) of the first track
+
+    Attributes
+    ----------
+    path : Path
+    tracks : dict of Track by name, in order
+    metadata : dict, the provenance
+    status : "complete", or "incomplete" where a .part was asked for
+    """
+
+    create = staticmethod(create_store)
+
+    def __init__(self, path: Path, hdf5: Any, *, file: TransactionalFile | None = None) -> None:
+        self.path = path
+        self._hdf5, self._file = hdf5, file
+        self.tracks: dict[str, Track] = schema.read_tracks(hdf5)
+        self.metadata = schema.read_metadata(hdf5)
+        self.status = schema.read_status(hdf5)
+        self._datasets = {name: hdf5["tracks"][name]["values"] for name in self.tracks}
+
+    @cached_property
+    def sequences(self) -> SequenceTable:
+        """Names, lengths and states of all sequences, read when first asked for."""
+        try:
+            return read_sequences(self._hdf5["sequences"])
+        except _DAMAGE as error:
+            raise _unreadable(self.path, error) from error
+
+    def __getitem__(self, key: str | tuple[str, int | slice]) -> np.ndarray:
+        """Return values of the first track: of a sequence, ``store[name]``, or a part of it, ``store[name, a:b]``.
+
+        Positions are 0-based, negative ones count from the end; beyond the sequence is an error.
+
+        Returns
+        -------
+        ndarray, (bases, channels) as stored, or (channels,) for a single position
+
+        Raises
+        ------
+        UnknownNameError : there is no such sequence (an InputError and a KeyError)
+        InputError : a position beyond the sequence
+        """
+        name, where = key if isinstance(key, tuple) else (key, slice(None))
+        length = int(self.sequences.lengths[self.sequences.index(name)])
+        if isinstance(where, slice):
+            if where.step not in (None, 1):
+                raise InputError(f"{self.path}: steps other than 1 are not read from a store, got {where.step}")
+            start = 0 if where.start is None else _position(where.start, length)
+            end = length if where.stop is None else _position(where.stop, length)
+            return self.values(Region(name, start, max(start, end)))
+        start = _position(where, length)
+        return self.values(Region(name, start, start + 1))[0]
+
+    def values(self, region: Region, track: str | None = None) -> np.ndarray:
+        """Return the values of a region, (bases, channels) as stored; of the first track unless one is named.
+
+        Raises
+        ------
+        UnknownNameError : there is no such sequence or track (an InputError and a KeyError)
+        InputError : the region reaches beyond the sequence
+        FormatError : the file is damaged there
+        """
+        first = self._first_base(region)
+        return self._read(self._track_name(track), first, first + region.length)
+
+    def blocks(
+        self, track: str | None = None, region: Region | None = None, *, size: int = BLOCK_BASES
+    ) -> Iterator[Block]:
+        """Stream all values, or those of a region, a block at a time and in order; no block spans two sequences.
+
+        Parameters
+        ----------
+        track : name of the only track wanted; all of them if None
+        region : where; every base of every sequence if None
+        size : int, bases held in memory at once; multiples of 65,536 read fastest
+
+        Returns
+        -------
+        iterator of Block; bases without a prediction are there too, as NaN (255 in a store of codes)
+        """
+        if size < 1:
+            raise ValueError(f"size must be at least 1 base, got {size}")
+        names = list(self.tracks) if track is None else [self._track_name(track)]
+        first, last = (0, self.sequences.total_bases) if region is None else self._span(region)
+        return self._stream(names, first, last, size)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._datasets.clear()
+        self._hdf5.close()
+        if self._file is not None:
+            self._file.close()
+
+    def __enter__(self) -> TrackStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _stream(self, names: list[str], first: int, last: int, size: int) -> Iterator[Block]:
+        offsets = self.sequences.offsets
+        here = first
+        while here < last:
+            stop = min(last, (here // size + 1) * size)  # on the grid of the chunks
+            slabs = {name: self._read(name, here, stop) for name in names}
+            low, high = np.searchsorted(offsets, [here, stop - 1], side="right") - 1
+            for index in range(int(low), int(high) + 1):
+                offset = int(offsets[index])
+                a, b = max(here, offset), min(stop, int(offsets[index + 1]))
+                if a < b:
+                    values = {name: slab[a - here : b - here] for name, slab in slabs.items()}
+                    yield Block(self.sequences.names[index], a - offset, values)
+            here = stop
+
+    def _track_name(self, track: str | None) -> str:
+        if track is None:
+            return next(iter(self.tracks))
+        if track not in self.tracks:
+            raise UnknownNameError(f"{self.path}: there is no track {track!r}; it has {', '.join(self.tracks)}")
+        return track
+
+    def _span(self, region: Region) -> tuple[int, int]:
+        first = self._first_base(region)
+        return first, first + region.length
+
+    def _first_base(self, region: Region) -> int:
+        index = self.sequences.index(region.sequence)
+        length = int(self.sequences.lengths[index])
+        if not 0 <= region.start <= region.end <= length:
+            raise InputError(
+                f"{self.path}: {region.sequence!r} has {length} bases, "
+                f"the span {region.start}-{region.end} (0-based) does not lie within"
+            )
+        return int(self.sequences.offsets[index]) + region.start
+
+    def _read(self, track: str, first: int, last: int) -> np.ndarray:
+        if not self._datasets:
+            raise ValueError(f"{self.path}: the store is closed")
+        try:
+            return self._datasets[track][first:last]
+        except _DAMAGE as error:
+            raise _unreadable(self.path, error) from error
+
+
+def open_store(path: str | Path, *, allow_incomplete: bool = False) -> TrackStore:
+    """Open a store for reading.
+
+    Parameters
+    ----------
+    path : a complete store, or a ``.part`` with ``allow_incomplete``
+    allow_incomplete : read an interrupted run too; bases not written yet are NaN (255 in a store of codes)
+
+    Returns
+    -------
+    TrackStore, to be closed or used in a ``with`` statement
+
+    Raises
+    ------
+    InputError : there is no such file
+    FormatError : not HDF5, not a store, damaged, incomplete, or of a newer version
+    ResourceError : the file may not be read, or is being written by another process
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}; expected a store (HDF5)")
+    may_be_torn = allow_incomplete or path.suffix == ".part"
+    file = TransactionalFile(path, read_only=True) if may_be_torn else None
+    hdf5 = None
+    try:
+        hdf5 = h5py.File(path if file is None else file, "r", **_CACHE)
+        schema.check_header(hdf5, path)
+        if schema.read_status(hdf5) != "complete" and not allow_incomplete:
+            raise FormatError(f"{path}: an interrupted run, not complete; run the same command again with --resume")
+        schema.check_layout(hdf5)
+        return TrackStore(path, hdf5, file=file)
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            if hdf5 is not None:
+                hdf5.close()
+        if file is not None:
+            file.close()
+        if isinstance(error, _DAMAGE) and not isinstance(error, GenoformerError):
+            raise _unreadable(path, error) from error
+        raise
+
+
+def _unreadable(path: Path, error: BaseException) -> GenoformerError:
+    """Tell what keeps a file from being read: the system, another process, its kind, or damage."""
+    code = error.errno if isinstance(error, OSError) else None
+    if code in (errno.EAGAIN, errno.EWOULDBLOCK):
+        return ResourceError(f"{path}: in use by another process (locked); wait until it ends, or read a copy")
+    if code:
+        return resource_error(path, OSError(code, os.strerror(code)), "read")
+    if not h5py.is_hdf5(path):
+        return FormatError(f"{path}: not an HDF5 file; expected a store written by genoformer")
+    return FormatError(f"{path}: damaged ({schema.one_line(error)}); write it again, or fetch another copy")
+
+
+def _position(position: Any, length: int) -> int:
+    """Resolve a position as Python does, but refuse one beyond the sequence."""
+    position = operator.index(position)
+    if not -length <= position <= length:
+        raise InputError(f"position {position} lies beyond the sequence of {length} bases")
+    return position + length if position < 0 else position

@@ -1,0 +1,279 @@
+"""Write a store so that a kill at any moment costs seconds, not the run: ``<path>.part``, commits, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from genoformer.errors import FormatError, GenoformerError, ResourceError
+from genoformer.regions import Block
+from genoformer.store import schema
+from genoformer.store.sequences import STATUSES, encode_text, read_sequences
+from genoformer.store.transaction import TransactionalFile, resource_error, sync_folder
+
+COMMIT_BYTES = 8 << 20
+COMMIT_SECONDS = 5.0
+
+
+def part_path(path: str | Path) -> Path:
+    """Return the name a store has until it is complete."""
+    path = Path(path)
+    return path.with_name(path.name + ".part")
+
+
+class TrackWriter:
+    """A store being written; made by :func:`create_store`.
+
+    Blocks come in any order and are committed in batches. At every moment the ``.part`` on disk is the state of the
+    last commit: a block marked done has its values. As a context manager it leaves a ``.part`` to resume from unless
+    :meth:`finish` was called.
+
+    Attributes
+    ----------
+    path : final name
+    sequences : SequenceTable as given at creation
+    tracks : dict of Track by name
+    blocks : (n_blocks, 2) int64, planned spans on the common axis, in order
+    resumed : whether an earlier run is continued
+    commit_bytes, commit_seconds : what is pending is committed beyond this many bytes, or this long after the last time
+    """
+
+    def __init__(self, path: Path, file: TransactionalFile, hdf5: Any, *, resumed: bool = False) -> None:
+        self.path = path
+        self.resumed = resumed
+        self.commit_bytes, self.commit_seconds = COMMIT_BYTES, COMMIT_SECONDS
+        self._file, self._hdf5 = file, hdf5
+        self._broken = False
+        self._pending: list[tuple[int, dict[str, np.ndarray]]] = []
+        self._pending_bytes = 0
+        self._last_commit = time.monotonic()
+        self.sequences = read_sequences(hdf5["sequences"])
+        self.tracks = schema.read_tracks(hdf5)
+        self.metadata = schema.read_metadata(hdf5)
+        self._values = {name: hdf5["tracks"][name]["values"] for name in self.tracks}
+        self.dtype = next(iter(self._values.values())).dtype
+        self.is_whole = "progress" not in hdf5  # killed between the last commit and the rename
+        if self.is_whole:
+            self.blocks, self._done = np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.uint8)
+        else:
+            self.blocks, self._done = hdf5["progress/blocks"][:], hdf5["progress/done"][:]
+        self._committed = self._done.copy()
+        self._status, self._reason = list(self.sequences.status), list(self.sequences.reason)
+        self._changed: set[int] = set()
+
+    # ---- progress
+
+    @property
+    def done(self) -> np.ndarray:
+        """(n_blocks,) bool: blocks written so far, those not yet committed included."""
+        return self._done.astype(bool)
+
+    def is_done(self, block: int) -> bool:
+        """Tell whether a planned block need not be written any more."""
+        return self.is_whole or bool(self._done[block])
+
+    # ---- writing
+
+    def write(self, block: Block) -> None:
+        """Take the values of one planned block, and commit if enough is pending.
+
+        Parameters
+        ----------
+        block : Block with an array (bases, channels), or (bases,) for one channel, for each track
+
+        Raises
+        ------
+        ValueError : not a planned block, written before, or values that do not fit the tracks
+        ResourceError : no space left, and the like; the ``.part`` holds what was committed before
+        """
+        self._check_open()
+        offset = int(self.sequences.offsets[self.sequences.index(block.sequence)])
+        start, end = offset + block.start, offset + block.end
+        number = int(np.searchsorted(self.blocks[:, 0], start))
+        if number == len(self.blocks) or tuple(self.blocks[number]) != (start, end):
+            raise ValueError(f"{block.sequence}:{block.start}-{block.end} (0-based) is not one of the planned blocks")
+        if self._done[number]:
+            raise ValueError(f"{block.sequence}:{block.start}-{block.end} (0-based) was written before")
+        if set(block.values) != set(self.tracks):
+            raise ValueError(f"a block has the tracks {sorted(block.values)}, expected {sorted(self.tracks)}")
+        values = {
+            name: _as_stored(array, (end - start, len(self.tracks[name].channels)), self.dtype, name)
+            for name, array in block.values.items()
+        }
+        self._pending.append((start, values))
+        self._pending_bytes += sum(array.nbytes for array in values.values())
+        self._done[number] = 1
+        if self._pending_bytes >= self.commit_bytes or time.monotonic() - self._last_commit >= self.commit_seconds:
+            self.commit()
+
+    def set_status(self, index: int, status: str, reason: str = "") -> None:
+        """Say what became of a sequence; kept in memory until the next commit."""
+        self._check_open()
+        if status not in STATUSES:
+            raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
+        if not 0 <= index < len(self.sequences):
+            raise IndexError(f"there are {len(self.sequences)} sequences, got index {index}")
+        encode_text(reason, what="reason")
+        self._status[index], self._reason[index] = status, reason
+        self._changed.add(index)
+
+    def commit(self) -> None:
+        """Bring everything pending to the disk: values, status and done bits, all or none of them."""
+        self._check_open()
+        with self._working():
+            self._write_pending()
+            self._write_status()
+            changed = np.flatnonzero(self._done != self._committed)
+            if len(changed):
+                low, high = int(changed[0]), int(changed[-1]) + 1
+                self._hdf5["progress/done"][low:high] = self._done[low:high]
+            self._hdf5.flush()
+            self._file.commit()
+        self._committed = self._done.copy()
+        self._last_commit = time.monotonic()
+
+    def finish(self) -> Path:
+        """Complete the store and give it its final name, which is returned.
+
+        Sequences still "pending" that have a planned block become "predicted".
+
+        Raises
+        ------
+        ResourceError : planned blocks are missing (the ``.part`` stays), or the disk refuses
+        """
+        self._check_open()
+        missing = int((self._done == 0).sum())
+        if missing:
+            self.close()
+            raise ResourceError(
+                f"{part_path(self.path)}: {missing} of {len(self._done)} planned blocks were not written; "
+                "run again with --resume"
+            )
+        with self._working():
+            if not self.is_whole:
+                self._mark_predicted()
+                self._write_pending()
+                self._write_status()
+                del self._hdf5["progress"]
+                self._hdf5.attrs["status"] = "complete"
+            self._values.clear()
+            self._hdf5.close()
+            self._file.commit()
+            part_path(self.path).replace(self.path)
+            sync_folder(self.path.parent)
+        self._file.close()
+        return self.path
+
+    def close(self) -> None:
+        """Commit what is pending and leave the ``.part``; nothing more once finished, closed or failed."""
+        if self._file.is_closed:
+            return
+        try:
+            if not self._broken and not self.is_whole:
+                self.commit()
+        finally:
+            self._discard()
+
+    def __enter__(self) -> TrackWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            with contextlib.suppress(GenoformerError):
+                self.close()
+
+    # ---- inside
+
+    def _check_open(self) -> None:
+        if self._file.is_closed or self._broken:
+            raise ValueError(f"{self.path}: the writer is closed")
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Guard a change of the file: whatever interrupts it, what is on disk stays as last committed."""
+        try:
+            yield
+        except BaseException as error:
+            self._broken = True
+            self._discard()
+            part = part_path(self.path)
+            if isinstance(error, OSError) and error.errno:
+                raise resource_error(part, error) from error
+            if isinstance(error, (OSError, RuntimeError)) and not isinstance(error, GenoformerError):
+                raise FormatError(f"{part}: damaged ({schema.one_line(error)}); delete it and start again") from error
+            raise
+
+    def _discard(self) -> None:
+        self._values.clear()
+        with contextlib.suppress(Exception):  # HDF5 may be half-way through something; the disk does not see it
+            self._hdf5.close()
+        self._file.close()
+
+    def _write_pending(self) -> None:
+        self._pending.sort(key=lambda item: item[0])
+        for start, stop in _adjoining([(start, len(next(iter(v.values())))) for start, v in self._pending]):
+            first = self._pending[start][0]
+            for name, dataset in self._values.items():
+                slab = np.concatenate([values[name] for _, values in self._pending[start:stop]])
+                dataset[first : first + len(slab)] = slab
+        self._pending.clear()
+        self._pending_bytes = 0
+
+    def _write_status(self) -> None:
+        changed = np.array(sorted(self._changed), dtype=np.int64)
+        cuts = np.flatnonzero(np.diff(changed) > 1) + 1
+        for run in np.split(changed, cuts) if len(changed) else ():
+            low, high = int(run[0]), int(run[-1]) + 1
+            self._hdf5["sequences/status"][low:high] = np.array(self._status[low:high], dtype="S9")
+            reasons = np.empty(high - low, dtype=object)
+            reasons[:] = [encode_text(reason, what="reason") for reason in self._reason[low:high]]
+            self._hdf5["sequences/reason"][low:high] = reasons
+        self._changed.clear()
+
+    def _mark_predicted(self) -> None:
+        planned = np.unique(np.searchsorted(self.sequences.offsets, self.blocks[:, 0], side="right") - 1)
+        for index in planned.tolist():
+            if self._status[index] == "pending":
+                self.set_status(index, "predicted")
+
+
+def _adjoining(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield ``(first, last + 1)`` of each run of spans (start, length) that lie one right behind the other."""
+    first = 0
+    for i, (start, length) in enumerate(spans):
+        if i + 1 == len(spans) or spans[i + 1][0] != start + length:
+            yield first, i + 1
+            first = i + 1
+
+
+def _as_stored(values: np.ndarray, shape: tuple[int, int], dtype: np.dtype, track: str) -> np.ndarray:
+    """Return a copy in the type and shape of the store; ValueError where that would lose something."""
+    values = np.asarray(values)
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.shape != shape:
+        raise ValueError(f"track {track!r}: values have shape {values.shape}, expected {shape}")
+    if dtype == np.uint8:
+        fits = values.dtype.kind in "iu" and (not values.size or 0 <= values.min() <= values.max() <= 255)
+        if not fits:
+            raise ValueError(f"track {track!r}: the store holds integers from 0 to 255, got {values.dtype} beyond that")
+        return values.astype(np.uint8)
+    with np.errstate(over="ignore"):
+        stored = values.astype(np.float16)
+    if (
+        values.dtype != np.float16
+        and bool(np.isinf(stored).any())
+        and bool((np.isinf(stored) & np.isfinite(values)).any())
+    ):
+        raise ValueError(f"track {track!r}: values beyond the range of float16 (65504)")
+    return stored
