@@ -12,6 +12,7 @@ import stat
 import struct
 import sys
 import tempfile
+import weakref
 import zlib
 from pathlib import Path
 from typing import IO, Literal
@@ -46,7 +47,6 @@ class Source:
     def __init__(self, path: str | os.PathLike[str]):
         self.name = "standard input" if str(path) == STDIN else str(path)
         self.is_temporary = True
-        self._spool: IO[bytes] | None = None
         if str(path) == STDIN:
             self.path = self._copy(sys.stdin.buffer)
             return
@@ -58,15 +58,16 @@ class Source:
 
     def _copy(self, stream: IO[bytes]) -> Path:
         try:
-            self._spool = tempfile.NamedTemporaryFile(prefix="genoformer-")  # noqa: SIM115
-            shutil.copyfileobj(stream, self._spool, 1 << 20)
-            self._spool.flush()
+            spool = tempfile.NamedTemporaryFile(prefix="genoformer-")  # noqa: SIM115
+            weakref.finalize(self, spool.close)  # which deletes it
+            shutil.copyfileobj(stream, spool, 1 << 20)
+            spool.flush()
         except OSError as error:
             raise ResourceError(
                 f"{self.name}: cannot be copied to the temporary folder {tempfile.gettempdir()} ({error.strerror}); "
                 "free some space, set TMPDIR to another folder, or give a file instead of a pipe"
             ) from error
-        return Path(self._spool.name)
+        return Path(spool.name)
 
     def open(self) -> ByteStream:
         return ByteStream(self.path, name=self.name)
@@ -98,6 +99,7 @@ class ByteStream:
     def __init__(self, path: Path, *, name: str):
         self._path, self._name = path, name
         self._raw = _open_file(path)
+        self._close_raw = weakref.finalize(self, self._raw.close)
         self._blocks: tuple[np.ndarray, np.ndarray] | None = None
         head = self._raw.read(18)
         self._raw.seek(0)
@@ -150,7 +152,7 @@ class ByteStream:
 
     def close(self) -> None:
         self._stream.close()
-        self._raw.close()
+        self._close_raw()
 
     def __enter__(self) -> ByteStream:
         return self
@@ -161,7 +163,7 @@ class ByteStream:
 
 def is_bgzf(head: bytes) -> bool:
     """Tell whether the first 18 bytes of a file begin a block of the blocked gzip format."""
-    return head.startswith(_GZIP + b"\x08\x04") and head[12:16] == b"BC\x02\x00"
+    return len(head) >= 18 and head.startswith(_GZIP + b"\x08\x04") and head[12:16] == b"BC\x02\x00"
 
 
 def _ends_with_marker(path: Path) -> bool:
