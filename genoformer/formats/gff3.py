@@ -5,24 +5,31 @@ GFF3 coordinates are 1-based with both ends included; they become 0-based half-o
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 from urllib.parse import unquote
 
 from genoformer.annotation import Annotation, CodingSequence
-from genoformer.errors import FormatError, InputError
+from genoformer.errors import FormatError
+from genoformer.formats.bytestream import ByteStream, Source
 
-_GZIP = b"\x1f\x8b"
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
+
 _COLUMNS = 9
 _FALSE = ("false", "no", "0", "00", "")
 """Values that deny a flag; Prodigal writes partial=00 for a whole gene."""
 _STRANDS = {"+": 1, "-": -1, ".": 0, "?": 0}
+_PARTIAL = (
+    *("partial", "start_range", "end_range"),
+    *("5_prime_partial", "3_prime_partial", "five_prime_partial", "three_prime_partial"),
+)
+_PSEUDO = ("pseudo", "pseudogene")
+_BIOTYPE = ("gene_biotype", "biotype")
+_TAGS = {"ID", "Parent", "Is_circular", "locus_tag", "transl_table", *_PARTIAL, *_PSEUDO, *_BIOTYPE}
 
 
 class _Feature(NamedTuple):
@@ -36,17 +43,24 @@ class _Feature(NamedTuple):
     line: int
 
 
-def read_gff3(path: str | Path) -> Annotation:
+_Key = tuple[str, str, int]
+"""Name of a CDS, sequence, strand."""
+_Groups = dict[_Key, list[_Feature]]
+
+
+def read_gff3(path: str | os.PathLike[str]) -> Annotation:
     """Read the coding sequences, topology and lengths of a GFF3 file, plain or gzip (told by content).
 
-    CDS lines of one ID (on one sequence and strand) are parts of one CDS; lines without an ID are parts of one CDS if
-    they have the same Parent. Parts are put into transcription order: ascending on ``+``, descending on ``-``; on a
-    circular sequence a CDS that touches both ends runs over the origin. A CDS is pseudo if it, its parent or the gene
-    of its locus_tag is. A pseudo gene without a CDS is returned as one pseudo CDS over its whole span.
+    CDS lines of one ID (on one sequence and strand) are parts of one CDS; so are lines of one Parent if they have no
+    ID, or an ID each and phases that continue one another. Parts are put into transcription order: ascending on
+    ``+``, descending on ``-``; on a circular sequence a CDS that touches both ends runs over the origin. Codon
+    positions follow the phase of the first part; later parts continue from there, whatever phase they state. A CDS is
+    pseudo if it, its parent or the gene of its locus_tag is. A pseudo gene without a CDS is returned as one pseudo
+    CDS over its whole span.
 
     Parameters
     ----------
-    path : path of the file
+    path : file or pipe; ``-`` is standard input
 
     Returns
     -------
@@ -59,50 +73,72 @@ def read_gff3(path: str | Path) -> Annotation:
     """
     annotation = Annotation()
     features = []
-    with open_text(path) as lines:
-        for feature in _read_features(lines, Path(path), annotation):
+    opened = Source(path)
+    source = opened.name
+    with open_text(opened) as lines:
+        for feature in _read_features(lines, source, annotation):
             _note_sequence(feature, annotation)
-            if feature.kind == "CDS" or "ID" in feature.attributes or _is_pseudo_gene(feature):
+            is_parent = "ID" in feature.attributes and feature.kind != "exon"
+            if feature.kind == "CDS" or is_parent or _is_pseudo_gene(feature):
                 features.append(feature)
     if not annotation.topology and not features:
-        raise FormatError(f"{path}: no GFF3 features found; expected lines of {_COLUMNS} columns divided by tabs")
-    for cds in _assemble(features, Path(path), annotation):
+        raise FormatError(f"{source}: no GFF3 features found; expected lines of {_COLUMNS} columns divided by tabs")
+    for cds in _assemble(features, source, annotation):
         annotation.coding_sequences[cds.sequence].append(cds)
     return annotation
 
 
-@contextmanager
-def open_text(path: str | Path) -> Iterator[TextIO]:
-    """Open a text file, plain or gzip (told by content), and turn what can go wrong into one-line errors."""
-    try:
-        with Path(path).open("rb") as raw:
-            is_gzip = raw.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
-            with io.TextIOWrapper(gzip.open(raw) if is_gzip else raw, encoding="utf-8", errors="replace") as lines:
-                yield lines
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise FormatError(f"{path}: the gzip data are damaged or cut short ({error}); fetch the file again") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+def open_text(source: Source) -> TextIO:
+    """Open the decompressed text of a source; bytes that are not UTF-8 are replaced.
+
+    Raises
+    ------
+    FormatError : while it is read: the compressed data are damaged or end too early
+    """
+    return io.TextIOWrapper(io.BufferedReader(_Raw(source.open()), 1 << 16), encoding="utf-8-sig", errors="replace")
 
 
-def _read_features(lines: TextIO, path: Path, annotation: Annotation) -> Iterator[_Feature]:
+class _Raw(io.RawIOBase):
+    """What `io` needs to buffer and decode a ByteStream."""
+
+    def __init__(self, stream: ByteStream):
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer)
+        data = self._stream.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _read_features(lines: TextIO, source: str, annotation: Annotation) -> Iterator[_Feature]:
     """Yield the features up to ``##FASTA``; note the ``##sequence-region`` lines on the way."""
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\r\n")
         if line.startswith(("##FASTA", ">")):
             return
         if line.startswith("##sequence-region"):
-            _note_region(line, path, number, annotation)
+            _note_region(line, source, number, annotation)
         elif line and not line.startswith("#"):
-            yield _parse(line, path, number)
+            yield _parse(line, source, number)
 
 
-def _note_region(line: str, path: Path, number: int, annotation: Annotation) -> None:
+def _note_region(line: str, source: str, number: int, annotation: Annotation) -> None:
     fields = line.split()
     if len(fields) != 4 or not fields[3].isdecimal():
-        raise FormatError(f"{path}: line {number}: expected '##sequence-region NAME START END', got {line!r}")
+        raise FormatError(f"{source}: line {number}: expected '##sequence-region NAME START END', got {line!r}")
     name = unquote(fields[1])
-    annotation.lengths[name] = int(fields[3])
+    if annotation.lengths.setdefault(name, int(fields[3])) != int(fields[3]):
+        raise FormatError(
+            f"{source}: line {number}: sequence {name!r} has two lengths, {annotation.lengths[name]} and {fields[3]}"
+        )
     annotation.topology.setdefault(name, "linear")
     annotation.coding_sequences.setdefault(name, [])
 
@@ -116,8 +152,8 @@ def _note_sequence(feature: _Feature, annotation: Annotation) -> None:
             annotation.lengths.setdefault(feature.sequence, feature.end)
 
 
-def _parse(line: str, path: Path, number: int) -> _Feature:
-    where = f"{path}: line {number}"
+def _parse(line: str, source: str, number: int) -> _Feature:
+    where = f"{source}: line {number}"
     columns = line.split("\t")
     if len(columns) != _COLUMNS:
         raise FormatError(f"{where}: expected {_COLUMNS} columns divided by tabs, got {len(columns)}: {line[:60]!r}")
@@ -127,7 +163,8 @@ def _parse(line: str, path: Path, number: int) -> _Feature:
     if not 1 <= int(start) <= int(end):
         raise FormatError(f"{where}: expected 1 <= start <= end, got {start} and {end}")
     if strand not in _STRANDS or (kind == "CDS" and not _STRANDS[strand]):
-        raise FormatError(f"{where}: strand of a {kind} must be '+' or '-', got {strand!r}")
+        expected = "'+' or '-'" if kind == "CDS" else "'+', '-', '.' or '?'"
+        raise FormatError(f"{where}: strand (column 7) of a {kind} must be {expected}, got {strand!r}")
     if kind == "CDS" and phase not in ("0", "1", "2"):
         raise FormatError(f"{where}: phase (column 8) of a CDS must be 0, 1 or 2, got {phase!r}")
     parsed = _parse_attributes(attributes, where)
@@ -140,8 +177,8 @@ def _parse_attributes(text: str, where: str) -> dict[str, str]:
     attributes = {}
     for item in text.split(";"):
         tag, equals, value = item.strip().partition("=")
-        if tag:
-            attributes[unquote(tag)] = value if equals else "true"
+        if tag in _TAGS:
+            attributes[tag] = value if equals else "true"
     return attributes
 
 
@@ -150,12 +187,10 @@ def _is_set(attributes: dict[str, str], tag: str) -> bool:
 
 
 def _is_pseudo(feature: _Feature) -> bool:
-    biotype = feature.attributes.get("gene_biotype", feature.attributes.get("biotype", ""))
     return (
         feature.kind == "pseudogene"
-        or _is_set(feature.attributes, "pseudo")
-        or _is_set(feature.attributes, "pseudogene")
-        or "pseudogene" in biotype
+        or any(_is_set(feature.attributes, tag) for tag in _PSEUDO)
+        or any("pseudogene" in feature.attributes.get(tag, "") for tag in _BIOTYPE)
     )
 
 
@@ -164,22 +199,21 @@ def _is_pseudo_gene(feature: _Feature) -> bool:
 
 
 def _is_partial(feature: _Feature) -> bool:
-    tags = ("partial", "start_range", "end_range", "5_prime_partial", "3_prime_partial", "five_prime_partial")
-    return any(_is_set(feature.attributes, tag) for tag in (*tags, "three_prime_partial"))
+    return any(_is_set(feature.attributes, tag) for tag in _PARTIAL)
 
 
-def _assemble(features: list[_Feature], path: Path, annotation: Annotation) -> Iterator[CodingSequence]:
+def _assemble(features: list[_Feature], source: str, annotation: Annotation) -> Iterator[CodingSequence]:
     """Join CDS lines into coding sequences, in file order; then the pseudo genes that have none."""
     by_id = {f.attributes["ID"]: f for f in features if "ID" in f.attributes and f.kind != "CDS"}
     pseudo_genes = [f for f in features if _is_pseudo_gene(f)]
     pseudo_tags = {f.attributes["locus_tag"] for f in pseudo_genes if f.attributes.get("locus_tag")}
     covered: set[str] = set()
     seen = set()
-    for key, lines in _group(features).items():
+    for key, lines in _rejoin(_group(features), annotation).items():
         relatives = [*lines, *_ancestors(lines[0], by_id)]
         covered |= {f.attributes[tag] for f in relatives for tag in ("ID", "locus_tag") if f.attributes.get(tag)}
         pseudo = any(_is_pseudo(f) or f.attributes.get("locus_tag") in pseudo_tags for f in relatives)
-        cds = _join(key, lines, pseudo, path, annotation)
+        cds = _join(key, lines, pseudo, source, annotation)
         content = (cds.sequence, cds.strand, cds.parts, cds.phase, cds.pseudo)
         if "ID" in lines[0].attributes or content not in seen:
             yield cds
@@ -191,9 +225,8 @@ def _assemble(features: list[_Feature], path: Path, annotation: Annotation) -> I
             yield CodingSequence(gene.sequence, gene.strand or 1, tuple(parts), name=name, pseudo=True)
 
 
-def _group(features: list[_Feature]) -> dict[tuple[str, str, int], list[_Feature]]:
-    """Gather CDS lines by (name, sequence, strand)."""
-    groups: dict[tuple[str, str, int], list[_Feature]] = {}
+def _group(features: list[_Feature]) -> _Groups:
+    groups: _Groups = {}
     for feature in features:
         if feature.kind != "CDS":
             continue
@@ -204,6 +237,39 @@ def _group(features: list[_Feature]) -> dict[tuple[str, str, int], list[_Feature
         for name in names:
             groups.setdefault((unquote(name), feature.sequence, feature.strand), []).append(feature)
     return groups
+
+
+def _rejoin(groups: _Groups, annotation: Annotation) -> _Groups:
+    """Join the parts of one transcript that a file gives an ID each, where their phases continue one another.
+
+    Several sources write CDS so. Should the CDS be separate after all, the codon positions are the same either way.
+    """
+    siblings: dict[_Key, list[_Key]] = {}
+    for key, lines in groups.items():
+        parent = lines[0].attributes.get("Parent")
+        if parent and "ID" in lines[0].attributes and len(lines) == 1:
+            siblings.setdefault((unquote(parent), *key[1:]), []).append(key)
+    joined = dict(groups)
+    for parent_key, keys in siblings.items():
+        lines = [groups[key][0] for key in keys]
+        if len(keys) > 1 and parent_key not in groups and _phases_continue(lines, annotation):
+            for key in keys:
+                del joined[key]
+            joined[parent_key] = lines
+    return joined
+
+
+def _phases_continue(lines: list[_Feature], annotation: Annotation) -> bool:
+    spans = _unroll(lines, annotation)
+    by_span = {(f.start, f.end): f for f in lines}
+    if set(by_span) != set(spans) or len(by_span) != len(lines):
+        return False
+    done = -int(by_span[spans[0]].phase)
+    for start, end in spans:
+        if int(by_span[start, end].phase) != -done % 3:
+            return False
+        done += end - start
+    return all(not (a[0] < b[1] and b[0] < a[1]) for a, b in pairwise(spans))
 
 
 def _ancestors(feature: _Feature, by_id: dict[str, _Feature]) -> list[_Feature]:
@@ -217,15 +283,13 @@ def _ancestors(feature: _Feature, by_id: dict[str, _Feature]) -> list[_Feature]:
     return list(found.values())
 
 
-def _join(
-    key: tuple[str, str, int], lines: list[_Feature], pseudo: bool, path: Path, annotation: Annotation
-) -> CodingSequence:
+def _join(key: _Key, lines: list[_Feature], pseudo: bool, source: str, annotation: Annotation) -> CodingSequence:
     name, sequence, strand = key
     parts = _unroll(lines, annotation)
     first = next(f for f in lines if parts[0] in _unroll([f], annotation))
     code = next((f.attributes["transl_table"] for f in lines if f.attributes.get("transl_table")), None)
     if code is not None and not code.isdecimal():
-        raise FormatError(f"{path}: line {lines[0].line}: transl_table must be a number, got {code!r}")
+        raise FormatError(f"{source}: line {lines[0].line}: transl_table must be a number, got {code!r}")
     return CodingSequence(
         sequence,
         strand,
