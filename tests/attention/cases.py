@@ -190,7 +190,7 @@ def gradients(output: Tensor, inputs: Sequence[Tensor], *, seed: int = 9) -> lis
         return [torch.zeros_like(x) for x in inputs]
     generator = torch.Generator().manual_seed(seed)
     weights = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output.dtype)
-    found = torch.autograd.grad((output * weights).sum(), list(inputs), allow_unused=True)
+    found = torch.autograd.grad((output * weights).sum(), list(inputs), allow_unused=True, retain_graph=True)
     return [torch.zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True)]
 
 
