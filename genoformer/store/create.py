@@ -58,8 +58,8 @@ def create_store(  # noqa: PLR0913 - what a store is, and what to do about an ol
     blocks = _checked_blocks(blocks, sequences)
     _check_tracks(tracks, dtype)
     sequences.check_unique()
-    if path.is_dir():
-        raise ConfigError(f"{path}: is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is a folder or a device; name a file")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
     if resume and part.exists():
@@ -98,7 +98,7 @@ def _begin(path: Path, *, may_replace: bool, content: dict[str, Any]) -> TrackWr
         file.commit()
         draft.replace(part)
         sync_folder(part.parent)
-        return TrackWriter(path, file, hdf5)
+        return TrackWriter(path, file, hdf5, blocks=content["blocks"])
     except BaseException as error:
         if hdf5 is not None:
             hdf5.close()
@@ -126,7 +126,7 @@ def _resume(
             hdf5 = h5py.File(file, "r+", **_cache(tracks))
             schema.check_header(hdf5, part)
             schema.check_layout(hdf5)
-            writer = TrackWriter(path, file, hdf5, resumed=True)
+            writer = TrackWriter(path, file, hdf5, blocks=blocks, resumed=True)
         except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
             if isinstance(error, FormatError):
                 raise FormatError(f"{error}; delete it, or use --overwrite to start again") from error
@@ -140,7 +140,7 @@ def _resume(
             _sequences_differ(writer.sequences, sequences)
             or _tracks_differ(writer, tracks, dtype)
             or _identity_differs(writer.metadata, provenance)
-            or ("" if writer.is_whole or np.array_equal(writer.blocks, blocks) else "the planned blocks differ")
+            or ("" if np.array_equal(writer.blocks, blocks) else "the planned blocks differ")
         )
         if difference:
             raise ConfigError(

@@ -55,6 +55,7 @@ class TrackStore:
     @cached_property
     def sequences(self) -> SequenceTable:
         """Names, lengths and states of all sequences, read when first asked for."""
+        self._check_open()
         try:
             return read_sequences(self._hdf5["sequences"])
         except _DAMAGE as error:
@@ -133,6 +134,10 @@ class TrackStore:
     ) -> None:
         self.close()
 
+    def _check_open(self) -> None:
+        if not self._datasets:
+            raise ValueError(f"{self.path}: the store is closed")
+
     def _stream(self, names: list[str], first: int, last: int, size: int) -> Iterator[Block]:
         offsets = self.sequences.offsets
         here = first
@@ -170,8 +175,7 @@ class TrackStore:
         return int(self.sequences.offsets[index]) + region.start
 
     def _read(self, track: str, first: int, last: int) -> np.ndarray:
-        if not self._datasets:
-            raise ValueError(f"{self.path}: the store is closed")
+        self._check_open()
         try:
             return self._datasets[track][first:last]
         except _DAMAGE as error:

@@ -139,6 +139,8 @@ class TransactionalFile:
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
+        if not view:
+            return 0
         start, inside = self._position, max(0, min(len(view), self._protected - self._position))
         self._keep(start, view[:inside])
         if inside < len(view):

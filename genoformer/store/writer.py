@@ -37,14 +37,16 @@ class TrackWriter:
     Attributes
     ----------
     path : final name
-    sequences : SequenceTable as given at creation
+    sequences : SequenceTable as on opening; what set_status changed since is not in it
     tracks : dict of Track by name
     blocks : (n_blocks, 2) int64, planned spans on the common axis, in order
     resumed : whether an earlier run is continued
     commit_bytes, commit_seconds : what is pending is committed beyond this many bytes, or this long after the last time
     """
 
-    def __init__(self, path: Path, file: TransactionalFile, hdf5: Any, *, resumed: bool = False) -> None:
+    def __init__(
+        self, path: Path, file: TransactionalFile, hdf5: Any, *, blocks: np.ndarray, resumed: bool = False
+    ) -> None:
         self.path = path
         self.resumed = resumed
         self.commit_bytes, self.commit_seconds = COMMIT_BYTES, COMMIT_SECONDS
@@ -58,9 +60,9 @@ class TrackWriter:
         self.metadata = schema.read_metadata(hdf5)
         self._values = {name: hdf5["tracks"][name]["values"] for name in self.tracks}
         self.dtype = next(iter(self._values.values())).dtype
-        self.is_whole = "progress" not in hdf5  # killed between the last commit and the rename
+        self.is_whole = schema.read_status(hdf5) == "complete"  # killed between the last commit and the rename
         if self.is_whole:
-            self.blocks, self._done = np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.uint8)
+            self.blocks, self._done = blocks, np.ones(len(blocks), dtype=np.uint8)
         else:
             self.blocks, self._done = hdf5["progress/blocks"][:], hdf5["progress/done"][:]
         self._committed = self._done.copy()
@@ -76,7 +78,7 @@ class TrackWriter:
 
     def is_done(self, block: int) -> bool:
         """Tell whether a planned block need not be written any more."""
-        return self.is_whole or bool(self._done[block])
+        return bool(self._done[block])
 
     # ---- writing
 
@@ -93,15 +95,10 @@ class TrackWriter:
         ResourceError : no space left, and the like; the ``.part`` holds what was committed before
         """
         self._check_open()
-        offset = int(self.sequences.offsets[self.sequences.index(block.sequence)])
-        start, end = offset + block.start, offset + block.end
-        number = int(np.searchsorted(self.blocks[:, 0], start))
-        if number == len(self.blocks) or tuple(self.blocks[number]) != (start, end):
-            raise ValueError(f"{block.sequence}:{block.start}-{block.end} (0-based) is not one of the planned blocks")
-        if self._done[number]:
-            raise ValueError(f"{block.sequence}:{block.start}-{block.end} (0-based) was written before")
         if set(block.values) != set(self.tracks):
             raise ValueError(f"a block has the tracks {sorted(block.values)}, expected {sorted(self.tracks)}")
+        number = self._number(block)
+        start, end = self.blocks[number].tolist()
         values = {
             name: _as_stored(array, (end - start, len(self.tracks[name].channels)), self.dtype, name)
             for name, array in block.values.items()
@@ -197,6 +194,18 @@ class TrackWriter:
     def _check_open(self) -> None:
         if self._file.is_closed or self._broken:
             raise ValueError(f"{self.path}: the writer is closed")
+
+    def _number(self, block: Block) -> int:
+        index = self.sequences.index(block.sequence)
+        offset = int(self.sequences.offsets[index])
+        number = int(np.searchsorted(self.blocks[:, 0], offset + block.start))
+        where = f"{block.sequence}:{block.start}-{block.end} (0-based)"
+        is_inside = 0 <= block.start <= block.end <= self.sequences.lengths[index] and number < len(self.blocks)
+        if not is_inside or self.blocks[number].tolist() != [offset + block.start, offset + block.end]:
+            raise ValueError(f"{where} is not one of the planned blocks")
+        if self._done[number]:
+            raise ValueError(f"{where} was written before")
+        return number
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
