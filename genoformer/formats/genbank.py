@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from Bio.SeqRecord import SeqRecord
 
 _LOG = logging.getLogger(__name__)
-_NAMELESS = ("", ".", "<unknown id>", "<unknown description>")
+_NAMELESS = ("", ".", "unknown", "<unknown id>", "<unknown description>")
 _FATAL_WARNINGS = ("Expected sequence length", "Premature end of file")
 """Biopython only warns of these, but bases are lost."""
 

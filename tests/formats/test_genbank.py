@@ -163,9 +163,10 @@ def test_records_and_annotation_agree(read):
     assert found.annotation.coding_sequences == {"TEST1.1": [], "TEST2.1": []}
 
 
-def test_a_record_without_accession_goes_by_its_locus(read):
-    text = record().replace("ACCESSION   TEST1\n", "").replace("VERSION     TEST1.1\n", "")
-    assert [r.name for r in read(text.replace("DEFINITION  A made-up TEST1.\n", "")).records] == ["TEST1"]
+@pytest.mark.parametrize("accession", ["", "ACCESSION   .\nVERSION     .\n", "ACCESSION   unknown\n"])
+def test_a_record_without_accession_goes_by_its_locus(read, accession):
+    text = record().replace("ACCESSION   TEST1\nVERSION     TEST1.1\n", accession)
+    assert [r.name for r in read(text).records] == ["TEST1"]
 
 
 def test_gzip_is_told_by_content(tmp_path, read):
