@@ -13,13 +13,14 @@ from pathlib import Path
 ENVIRONMENT = "GENOFORMER_CACHE"
 
 
-def index_path(source: Path, suffix: str) -> Path:
+def index_path(source: Path, suffix: str, *, is_temporary: bool = False) -> Path:
     """Return where the index of a file is, or is to be written; a changed file has another index.
 
     The folder is ``$GENOFORMER_CACHE``, or ``~/.cache/genoformer``, or, where that cannot be written, a temporary
-    folder that lasts as long as the process. Indexes of earlier contents of the same path are removed.
+    folder that lasts as long as the process, as for a temporary source. Indexes of earlier contents of the same path
+    are removed.
     """
-    folder = _folder()
+    folder = _temporary_folder() if is_temporary else _folder()
     status = source.stat()
     path_digest = hashlib.sha256(os.fsencode(source.resolve())).hexdigest()[:16]
     content = f"{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}.{status.st_ino}"
