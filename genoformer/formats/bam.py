@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,16 +167,19 @@ class ReadSequences:
             )
         try:
             yield file
-        finally:
-            with quiet_and_offline():
+        except BaseException:
+            with quiet_and_offline(), suppress(OSError):  # closing a damaged file fails again
                 file.close()
+            raise
+        with self._working():
+            file.close()
 
     @contextmanager
     def _working(self) -> Iterator[None]:
         try:
             with quiet_and_offline():
                 yield
-        except (InputError, FormatError, FileNotFoundError):
+        except (InputError, FormatError):
             raise
         except (OSError, ValueError) as error:
             raise self._failure(error) from error

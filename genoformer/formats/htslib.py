@@ -16,7 +16,7 @@ from genoformer.formats.cache import index_path
 _LOCK = threading.RLock()
 _URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:")
 _INDEXES = {"bam": (".csi", ".bai"), "cram": (".crai",)}
-_CRAM_END, _CRAM_END_SIZE, _FIRST_CRAM_WITH_END = b"\xe0EOF", 38, (2, 1)
+_CRAM_END, _FIRST_CRAM_WITH_END = b"\xe0EOF", (2, 1)
 REFERENCE_HELP = "give the FASTA it was made with as --reference REF.fa"
 
 
@@ -54,8 +54,8 @@ def check_cram_end(cram: Source) -> None:
     """Raise FormatError if a CRAM lacks the container that marks its end; htslib does not look for it."""
     with cram.path.open("rb") as stream:
         version = tuple(stream.read(6)[4:])
-        stream.seek(max(0, cram.path.stat().st_size - _CRAM_END_SIZE))
-        if version >= _FIRST_CRAM_WITH_END and _CRAM_END not in stream.read():
+        stream.seek(max(0, cram.path.stat().st_size - (38 if version >= (3, 0) else 30)))
+        if version >= _FIRST_CRAM_WITH_END and stream.read()[9:13] != _CRAM_END:
             raise cut_short(cram.name)
 
 

@@ -1,13 +1,10 @@
-"""Tests of formats share the strategies, a private cache folder, and the way to the real files."""
+"""Tests of formats share a private cache folder and the way to the real files."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `strategies`
 
 INPUTS = Path(__file__).resolve().parents[3] / "shared" / "inputs"
 
