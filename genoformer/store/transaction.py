@@ -203,7 +203,7 @@ class TransactionalFile:
     # ---- inside
 
     def _set_committed(self, size: int) -> None:
-        self._protected = -(-size // PAGE) * PAGE  # whole pages: a page is either in memory or on disk, never both
+        self._protected = _whole_pages(size)  # a page is either in memory or on disk, never both
 
     def _fail(self, error: OSError) -> None:
         self._error = self._error or error
@@ -232,7 +232,7 @@ class TransactionalFile:
     def _append_journal(self) -> None:
         numbers = sorted(self._pages)
         body = np.array(numbers, dtype="<i8").tobytes() + b"".join(self._pages[number] for number in numbers)
-        start = max(os.fstat(self._descriptor).st_size, self.size)
+        start = _whole_pages(max(os.fstat(self._descriptor).st_size, self.size))  # no page reaches into the journal
         footer = _FOOTER.pack(_MAGIC, start, self.size, len(numbers), zlib.crc32(body))
         try:
             _write_all(self._descriptor, memoryview(body + footer), start)
@@ -264,6 +264,10 @@ class TransactionalFile:
             self._apply()
             os.ftruncate(self._descriptor, size)
             self._pages.clear()
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // PAGE) * PAGE
 
 
 def _read_all(descriptor: int, start: int, size: int) -> bytes:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from genoformer.errors import ResourceError
 from genoformer.store.transaction import PAGE, TransactionalFile
 
-WRITES = st.lists(st.tuples(st.integers(0, 3 * PAGE), st.binary(max_size=2 * PAGE)), max_size=5)
+WRITES = st.lists(
+    st.tuples(st.integers(0, 3 * PAGE), st.sampled_from([0, 1, 100, PAGE, 2 * PAGE + 1]), st.integers(1, 255)),
+    max_size=4,
+)
+"""Where, how many bytes, and which byte."""
 
 
 class Killed(BaseException):
     """Stands in for a kill: nothing in the package may catch and survive it."""
 
 
-def _put(file: TransactionalFile, model: bytearray, writes: list[tuple[int, bytes]]) -> None:
-    for start, data in writes:
+def _put(file: TransactionalFile, model: bytearray, writes: list[tuple[int, int, int]]) -> None:
+    for start, size, byte in writes:
+        data = bytes([byte]) * size
         file.seek(start)
         file.write(data)
         if data:
@@ -30,7 +37,7 @@ def _put(file: TransactionalFile, model: bytearray, writes: list[tuple[int, byte
 
 @given(rounds=st.lists(st.tuples(WRITES, st.booleans(), st.integers(0, 4 * PAGE)), max_size=4))
 def test_it_reads_as_written_and_holds_what_was_committed(
-    rounds: list[tuple[list[tuple[int, bytes]], bool, int]], tmp_path_factory: pytest.TempPathFactory
+    rounds: list[tuple[list[tuple[int, int, int]], bool, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("file") / "f"
     model, committed = bytearray(), b""
@@ -44,52 +51,62 @@ def test_it_reads_as_written_and_holds_what_was_committed(
         file.commit()
         committed = bytes(model)
         assert path.read_bytes() == committed
-    _put(file, model, [(0, b"lost")])
+    _put(file, model, [(0, 4, 7)])
     file.close()
     assert path.read_bytes()[: len(committed)] == committed
 
 
-@given(first=WRITES, second=WRITES, stop=st.integers(0, 30))
-def test_a_kill_at_any_system_call_leaves_one_of_the_two_states(
-    first: list[tuple[int, bytes]], second: list[tuple[int, bytes]], stop: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("file") / "f"
-    model = bytearray()
-    file = TransactionalFile(path, create=True)
-    _put(file, model, first)
-    file.commit()
-    before = bytes(model)
-    calls = {name: getattr(os, name) for name in ("pwrite", "fsync", "ftruncate")}
+def _kill_at(stop: int, patch: pytest.MonkeyPatch) -> None:
+    """Let ``stop`` system calls that change a file pass, then be killed, half-way through a write."""
+    calls = {"pwrite": os.pwrite, "ftruncate": os.ftruncate, "fsync": lambda _: None}
     left = stop
 
-    def limited(name: str):
-        def call(descriptor: int, *arguments):
+    def limited(name: str) -> Callable[..., object]:
+        def call(descriptor: int, *arguments: Any) -> object:
             nonlocal left
             left -= 1
-            if left < 0:
-                if name == "pwrite" and left == -1:  # killed in the middle of a write
-                    calls["pwrite"](descriptor, bytes(arguments[0])[: len(arguments[0]) // 2], arguments[1])
-                raise Killed
-            return calls[name](descriptor, *arguments)
+            if left >= 0:
+                return calls[name](descriptor, *arguments)
+            if left == -1 and name == "pwrite":
+                calls[name](descriptor, bytes(arguments[0])[: len(arguments[0]) // 2], arguments[1])
+            raise Killed
 
         return call
 
-    with pytest.MonkeyPatch.context() as patch:
-        for name in calls:
-            patch.setattr(os, name, limited(name))
-        try:
-            _put(file, model, second)
-            file.commit()
-        except Killed:
-            pass
-    file.close()
-    is_finished = left >= 0
-    for read_only in (True, False):
-        again = TransactionalFile(path, read_only=read_only)
-        found = again.read()
-        again.close()
-        assert found[: len(before)] == before or found[: len(model)] == bytes(model)
-        assert not is_finished or found == bytes(model)
+    for name in calls:
+        patch.setattr(os, name, limited(name))
+
+
+@settings(max_examples=25)
+@given(first=WRITES, second=WRITES)
+@example(first=[(0, 3 * PAGE, 1)], second=[(0, 4 * PAGE, 2)])
+def test_a_kill_at_any_system_call_leaves_one_of_the_two_states(
+    first: list[tuple[int, int, int]], second: list[tuple[int, int, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("file")
+    for stop in range(100):
+        path, model = folder / "f", bytearray()
+        file = TransactionalFile(path, create=True)
+        _put(file, model, first)
+        file.commit()
+        before, is_killed = bytes(model), False
+        with pytest.MonkeyPatch.context() as patch:
+            _kill_at(stop, patch)
+            try:
+                _put(file, model, second)
+                file.commit()
+            except Killed:
+                is_killed = True
+        file.close()
+        for read_only in (True, False):
+            again = TransactionalFile(path, read_only=read_only)
+            found = again.read()
+            again.close()
+            assert found[: len(before)] == before or found == bytes(model)  # behind the old end may be new data
+        if not is_killed:
+            assert found == bytes(model)
+            return
+    pytest.fail("more system calls than expected")
 
 
 def test_a_failed_write_is_kept_from_hdf5_and_fails_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
