@@ -72,8 +72,8 @@ def _linformer(kind: str) -> Case:
         }[kind]
         return Linformer(PROJECTIONS[kind](*arguments, **({"seed": 7} if kind == "seeded" else {})))
 
-    averages = kind in ("mean", "dynamic")
-    return Case(f"linformer-{kind}", make, twin_linformer, averages=averages, projection=kind)
+    averages, linear = kind in ("mean", "dynamic"), kind != "conv"  # its slots are as many as strides
+    return Case(f"linformer-{kind}", make, twin_linformer, linear=linear, averages=averages, projection=kind)
 
 
 def twin_linformer(module: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:

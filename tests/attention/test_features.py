@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import pytest
 import torch
@@ -107,15 +108,16 @@ DIM, PAIRS = 8, 12
 
 
 def points() -> tuple[Tensor, Tensor]:
-    """PAIRS of x and y with |x|^2 + |y|^2 = 1 and angles from opposite to equal; one pair a row."""
+    """PAIRS of x and y with |x|^2 = |y|^2 = 1/4 and angles from equal to opposite, one pair a row: phi from 1 to 0."""
     generator = torch.Generator().manual_seed(3)
     basis = torch.linalg.qr(torch.randn(PAIRS, DIM, 2, generator=generator, dtype=torch.float64))[0]
     angle = torch.linspace(0, math.pi, PAIRS, dtype=torch.float64)[:, None]
     x = basis[..., 0]
     y = angle.cos() * basis[..., 0] + angle.sin() * basis[..., 1]
-    return x * math.sqrt(0.5), y * math.sqrt(0.5)
+    return x / 2, y / 2
 
 
+@lru_cache(maxsize=4)
 def estimates(kind: str, *, count: int, draws: int, seed: int = 5) -> Tensor:
     """Kernel estimates (draws, PAIRS) that come out of the module: its rows and one-key summaries, one draw a head."""
     x, y = points()
@@ -169,7 +171,11 @@ def test_kernel_estimate_is_unbiased(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["positive", "hyperbolic"])
 def test_variance_is_the_closed_form(kind: str) -> None:
-    """Within 10%, orthogonality included, where it matters: independent rows would vary measurably more."""
+    """Within 10%, orthogonality included.
+
+    Exponentials have heavy tails: at phi = 1 the standard error of the variance of 40,000 draws is 3 to 5%, at phi = 2
+    it would be 30%. That is why points() stays at phi <= 1.
+    """
     found = estimates(kind, count=16 if kind == "hyperbolic" else 8, draws=40_000).var(dim=0)
     _, variance = closed_form(kind, 8)
     large = variance > 1e-3  # where x = -y, every row gives exactly SM
