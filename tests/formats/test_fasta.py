@@ -159,23 +159,30 @@ def test_a_record_costs_about_its_own_size(tmp_path):
     assert peak < 1.6 * size  # twice would be 2.0
 
 
-def test_threads_fetch_their_own_bases(tmp_path):
+@compressions
+def test_threads_fetch_their_own_bases(compress, tmp_path, monkeypatch):
+    monkeypatch.setattr("genoformer.formats.fasta._PIECES_KEPT", 1)
     names = [f"s{number}" for number in range(20)]
     whole = {name: ("ACGT"[number % 4] * 500).encode() for number, name in enumerate(names)}
-    path = write(tmp_path / "x.fa", gzip.compress(b"".join(b">%s\n%s\n" % (n.encode(), b) for n, b in whole.items())))
+    path = write(tmp_path / "x.fa", compress(b"".join(b">%s\n%s\n" % (n.encode(), b) for n, b in whole.items())))
     sequences = open_sequences(path)
     wrong = []
 
     def fetch(offset):
-        for name in names[offset:] + names[:offset]:
+        for name in (names[offset:] + names[:offset]) * 5:
             if sequences.fetch(Region(name, 100, 200)) != whole[name][100:200]:
                 wrong.append(name)
 
     threads = [threading.Thread(target=fetch, args=(offset,)) for offset in range(0, 20, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    finally:
+        sys.setswitchinterval(interval)
     assert wrong == []
 
 
@@ -186,9 +193,10 @@ def test_a_changed_file_gets_a_new_index(tmp_path, private_cache):
     path = write(tmp_path / "x.fa", b">a\nAAAACCCC\n")
     assert open_sequences(path).fetch(Region("a", 4, 8)) == b"CCCC"
     before = path.stat()
-    write(path, b">a\nAA\nAATTTT\n"[:12].ljust(12))
+    write(path, b">ab\nAAATTTT\n")
+    assert path.stat().st_size == before.st_size
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as cp -p and rsync -t do
-    assert open_sequences(path).fetch(Region("a", 4, 8)) == b"TTTT"
+    assert open_sequences(path).fetch(Region("ab", 3, 7)) == b"TTTT"
     assert len(list(private_cache.iterdir())) == 1
 
 
@@ -320,6 +328,11 @@ def test_a_few_odd_letters_are_let_through(tmp_path):
     assert read(tmp_path / "x.fa", b">a\n" + b"A" * 90 + b"Z" * 9) == [("a", "", b"A" * 90 + b"Z" * 9)]
     with pytest.raises(InputError, match="looks like protein"):
         read(tmp_path / "x.fa", b">a\n" + b"A" * 80 + b"Z" * 9 + b"-" * 100)  # gaps are no letters
+
+
+def test_a_comment_begins_its_line(tmp_path):
+    text = b">a;b\nACGTACGTACGT;ACGTACGT\n;gone\nAC#GT\n#gone\n"
+    assert read(tmp_path / "x.fa", text) == [("a;b", "", b"ACGTACGTACGT;ACGTACGTAC#GT")]
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path):
