@@ -126,6 +126,7 @@ def recomputed(function: Callable, *arguments: object) -> object:
 
 
 def called(function: Callable, *arguments: object) -> object:
+    """Call a function."""
     return function(*arguments)
 
 

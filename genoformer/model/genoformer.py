@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +67,9 @@ class Decoder(nn.Module):
 
 class Genoformer(nn.Module):
     """Per-base predictions of one or more tracks."""
+
+    checkpoint: Any = None
+    """what it was loaded from, see genoformer.model.checkpoint"""
 
     def __init__(self, encoder: Encoder, decoder: Decoder, heads: Sequence[Head], *, inputs: Sequence[str]) -> None:
         super().__init__()

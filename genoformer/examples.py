@@ -1,0 +1,180 @@
+"""Examples to learn from: annotated genomes held as codes and labels, and windows drawn from them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from genoformer.annotation import Annotation, coding_frame_labels
+from genoformer.config import Sample
+from genoformer.errors import InputError
+from genoformer.formats.sequences import Sequences, open_sequences
+from genoformer.tokens import PAD, A, G, T, encode, reverse_complement
+from genoformer.tracks import CODING_FRAME, IGNORED
+
+_REVERSED = np.arange(256, dtype=np.uint8)
+_REVERSED[: len(CODING_FRAME.channels)] = CODING_FRAME.reverse_complement
+
+
+@dataclass(frozen=True)
+class Genome:
+    """An annotated genome, its sequences one behind the other.
+
+    Attributes
+    ----------
+    name : of its file
+    codes, frames, strands : uint8, (bases,): tokens, classes of CODING_FRAME, and 0 none, 1 +, 2 -; IGNORED = 255
+    offsets : int64, (sequences + 1,): where each sequence begins
+    genetic_code : NCBI table that most of its CDS name
+    weight : how often it is drawn, relative to others of its length
+    dropped : what was masked, in words
+    digest : of codes and labels
+    """
+
+    name: str
+    codes: np.ndarray
+    frames: np.ndarray
+    strands: np.ndarray
+    offsets: np.ndarray
+    genetic_code: int
+    weight: float
+    dropped: str
+    digest: str
+
+    @property
+    def length(self) -> int:
+        return len(self.codes)
+
+
+def read_annotated(fasta: Path, annotation: Path) -> tuple[Sequences, Annotation]:
+    """Open a genome and its annotation; a GenBank file can be both."""
+    sequences = open_sequences(fasta)
+    with annotation.open("rb") as handle:
+        start = handle.read(5)
+    if start == b"LOCUS" or annotation == fasta:
+        from genoformer.formats.genbank import read_genbank
+
+        return sequences, read_genbank(annotation).annotation
+    from genoformer.formats.gff3 import read_gff3
+
+    return sequences, read_gff3(annotation)
+
+
+def load_genome(sample: Sample, *, root: Path = Path()) -> Genome:
+    """Read one genome and label its bases; relative paths start at ``root``.
+
+    Raises
+    ------
+    InputError : a file is missing, or not one sequence of the annotation is in the FASTA
+    """
+    fasta, annotated = root / sample.fasta, root / sample.annotation
+    for path in (fasta, annotated):
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; sample paths are relative to {root.resolve()}")
+    sequences, annotation = read_annotated(fasta, annotated)
+    codes, frames, strands, matched = [], [], [], set()
+    pseudo = broken = 0
+    for record in sequences.records():
+        known = annotation.coding_sequences.get(record.name)
+        labels = coding_frame_labels(len(record.bases), known or [])
+        if known is None:  # not a word about this sequence: nothing can be learned from it
+            labels.frames[:] = IGNORED
+            labels.strands[:] = IGNORED
+        else:
+            matched.add(record.name)
+        codes.append(encode(record.bases))
+        frames.append(labels.frames)
+        strands.append(labels.strands)
+        pseudo, broken = pseudo + labels.pseudo, broken + labels.broken
+    if not matched:
+        named = ", ".join(list(annotation.coding_sequences)[:3]) or "no sequence"
+        raise InputError(f"{annotated}: names {named}, and none of these is in {fasta}")
+    stated = [c.genetic_code or 11 for cdss in annotation.coding_sequences.values() for c in cdss]
+    digest = hashlib.sha256()
+    for array in (*codes, *frames):
+        digest.update(array.tobytes())
+    return Genome(
+        name=fasta.name,
+        codes=np.concatenate(codes),
+        frames=np.concatenate(frames),
+        strands=np.concatenate(strands),
+        offsets=np.concatenate([[0], np.cumsum([len(c) for c in codes])]).astype(np.int64),
+        genetic_code=int(np.bincount(stated).argmax()) if stated else 11,
+        weight=sample.weight,
+        dropped=f"{pseudo} pseudo and {broken} broken CDS masked, {len(codes) - len(matched)} sequences without "
+        "annotation ignored",
+        digest=digest.hexdigest(),
+    )
+
+
+class Batch(NamedTuple):
+    """Windows of one length."""
+
+    codes: np.ndarray  # (B, L) uint8, PAD behind short ones
+    labels: np.ndarray  # (B, L) uint8, IGNORED at padding
+    genetic_codes: np.ndarray  # (B,) int64
+
+
+def draw_batch(
+    genomes: Sequence[Genome], *, window: int, count: int, recode: float, length_power: float, rng: np.random.Generator
+) -> Batch:
+    """Draw windows at random places and strands.
+
+    A window lies within one sequence; a sequence shorter than the window is taken whole and padded.
+    """
+    shares = np.array([genome.weight * genome.length**length_power for genome in genomes])
+    codes = np.full((count, window), PAD, dtype=np.uint8)
+    labels = np.full((count, window), IGNORED, dtype=np.uint8)
+    genetic_codes = np.empty(count, dtype=np.int64)
+    for row, choice in enumerate(rng.choice(len(genomes), size=count, p=shares / shares.sum())):
+        genome = genomes[choice]
+        start, end = _place(genome.offsets, window, rng)
+        bases, frames = genome.codes[start:end], genome.frames[start:end]
+        if rng.random() < 0.5:
+            bases, frames = reverse_complement(bases), _REVERSED[frames[::-1]]
+        genetic_codes[row] = genome.genetic_code
+        if genome.genetic_code == 11 and rng.random() < recode:
+            bases, genetic_codes[row] = recode_to_4(bases, frames), 4
+        codes[row, : end - start], labels[row, : end - start] = bases, frames
+    return Batch(codes, labels, genetic_codes)
+
+
+def _place(offsets: np.ndarray, window: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Choose a window: a base of the genome at random, its sequence, and a place in it around that base."""
+    base = rng.integers(offsets[-1])
+    sequence = int(np.searchsorted(offsets, base, side="right")) - 1
+    first, last = int(offsets[sequence]), int(offsets[sequence + 1])
+    if last - first <= window:
+        return first, last
+    start = int(np.clip(base - rng.integers(window), first, last - window))
+    return start, start + window
+
+
+def recode_to_4(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """Rewrite genes to genetic code 4: tryptophan TGG becomes TGA, the stop TGA becomes TAA."""
+    forward = _recode_forward(codes, frames)
+    backward = _recode_forward(reverse_complement(forward), _REVERSED[frames[::-1]])
+    return reverse_complement(backward)
+
+
+def _recode_forward(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    codes = codes.copy()
+    if len(codes) < 3:
+        return codes
+    in_frame = (frames[:-2] == 1) & (frames[1:-1] == 2) & (frames[2:] == 3)
+    begins_tg = in_frame & (codes[:-2] == T) & (codes[1:-1] == G)
+    tryptophan = np.flatnonzero(begins_tg & (codes[2:] == G))
+    stop = np.flatnonzero(begins_tg & (codes[2:] == A))
+    codes[tryptophan + 2] = A
+    codes[stop + 1] = A
+    return codes
+
+
+def load_split(samples: Iterable[Sample], split: str, *, root: Path = Path()) -> list[Genome]:
+    """Load the genomes of one split, in the order given; relative paths start at ``root``."""
+    return [load_genome(sample, root=root) for sample in samples if sample.split == split]

@@ -1,0 +1,231 @@
+"""Checkpoints: a folder with model.safetensors and config.json, checked when saved and when loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+import genoformer
+from genoformer.config import ModelConfig, from_dict, to_dict
+from genoformer.errors import CheckpointError, ConfigError, ResourceError
+from genoformer.model.genoformer import Genoformer, build
+
+FORMAT, VERSION = "genoformer-model", 1
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "MODEL_CARD.md"
+BUNDLED = Path(__file__).resolve().parent.parent / "models"
+DEFAULT_MODEL = "prokaryote-genes"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model's files, read but for the weights.
+
+    Attributes
+    ----------
+    path : the folder
+    name : of the model
+    config : its shape
+    sha256 : of the weights file, checked
+    training : how it came about, as saved
+    """
+
+    path: Path
+    name: str
+    config: ModelConfig
+    sha256: str
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file that is whole or not there: temporary name, fsync, rename."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
+        with temporary.open("rb+") as handle:
+            os.fsync(handle.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ResourceError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except SafetensorError as error:
+        temporary.unlink(missing_ok=True)
+        raise ResourceError(f"{path}: cannot be written: {error}") from None
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read a safetensors file: its tensors and its metadata.
+
+    Raises
+    ------
+    CheckpointError : it is missing, truncated or not safetensors
+    """
+    try:
+        with safe_open(path, framework="pt") as handle:
+            return {name: handle.get_tensor(name) for name in handle.keys()}, handle.metadata() or {}  # noqa: SIM118
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file; a model is a folder with {WEIGHTS} and {CONFIG}") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path}: truncated or not a safetensors file ({error}); copy or train it again"
+        ) from None
+
+
+def named_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
+    """Return every parameter and saved buffer once, shared ones under their first name."""
+    kept = set(model.state_dict())
+    return {name: tensor for name, tensor in [*model.named_parameters(), *model.named_buffers()] if name in kept}
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hex."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def save_model(
+    path: str | Path, model: Genoformer, config: ModelConfig, *, name: str, training: Mapping[str, Any] | None = None
+) -> Checkpoint:
+    """Write a model folder.
+
+    Parameters
+    ----------
+    path : the folder, made if missing
+    model, config : the weights and the shape that they fit
+    name : what the model is called in outputs
+    training : anything worth keeping about how it came about, as plain values
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResourceError(f"{folder}: cannot be made: {error.strerror}") from None
+    write_tensors(named_tensors(model), folder / WEIGHTS)
+    digest = sha256(folder / WEIGHTS)
+    described = {
+        "format": FORMAT,
+        "format-version": VERSION,
+        "name": name,
+        "generated-by": f"genoformer {genoformer.__version__}",
+        "weights-sha256": digest,
+        "model": to_dict(config),
+        "training": dict(training or {}),
+    }
+    temporary = folder / (CONFIG + ".tmp")
+    temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(folder / CONFIG)
+    return Checkpoint(folder, name, config, digest, dict(training or {}))
+
+
+def bundled_models() -> list[str]:
+    """Return the names of the models that come with the package."""
+    return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
+
+
+def find_model(name_or_path: str | Path) -> Path:
+    """Return the folder of a bundled model or of a path.
+
+    Raises
+    ------
+    CheckpointError : there is none
+    """
+    text = str(name_or_path)
+    if text in bundled_models():
+        return BUNDLED / text
+    path = Path(text)
+    if path.name in (CONFIG, WEIGHTS):
+        path = path.parent
+    if not path.is_dir():
+        known = ", ".join(bundled_models()) or "none"
+        raise CheckpointError(f"{text}: no such model; give a folder with {WEIGHTS}, or a bundled one: {known}")
+    return path
+
+
+def read_checkpoint(name_or_path: str | Path) -> Checkpoint:
+    """Read and check a model's description, not its weights.
+
+    Raises
+    ------
+    CheckpointError : the model is missing, damaged, or of a format version not known here
+    """
+    folder = find_model(name_or_path)
+    file = folder / CONFIG
+    try:
+        described = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{file}: cannot be read: {error.strerror}; a model is a folder with {CONFIG}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{file}: not valid JSON: {error}") from None
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        raise CheckpointError(f"{file}: this is no description of a genoformer model")
+    if described.get("format-version") != VERSION:
+        raise CheckpointError(
+            f"{file}: format version {described.get('format-version')!r}, known here is {VERSION}; "
+            "use the genoformer that wrote it, or a newer one"
+        )
+    try:
+        config = from_dict(ModelConfig, described.get("model", {}), where=str(file))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from None
+    weights = folder / WEIGHTS
+    if not weights.is_file():
+        raise CheckpointError(f"{weights}: no such file; the model's weights are missing")
+    digest = sha256(weights)
+    if digest != described.get("weights-sha256"):
+        raise CheckpointError(
+            f"{weights}: damaged or from another model (its SHA-256 is {digest[:12]}..., {CONFIG} says "
+            f"{str(described.get('weights-sha256'))[:12]}...); copy it again"
+        )
+    return Checkpoint(folder, str(described.get("name", folder.name)), config, digest, described.get("training", {}))
+
+
+def restore(model: torch.nn.Module, tensors: Mapping[str, Tensor], *, where: str) -> None:
+    """Copy tensors into a model; names and shapes must agree exactly.
+
+    Raises
+    ------
+    CheckpointError : a tensor is missing, left over, or of another shape
+    """
+    own = named_tensors(model)
+    for name in sorted(set(own) ^ set(tensors)):
+        raise CheckpointError(f"{where}: tensor {name!r} is {'missing' if name in own else 'not part of this model'}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if tensor.shape != tensors[name].shape:
+                raise CheckpointError(
+                    f"{where}: tensor {name!r} has shape {tuple(tensors[name].shape)}, expected {tuple(tensor.shape)}"
+                )
+            tensor.copy_(tensors[name])
+
+
+def load_model(name_or_path: str | Path = DEFAULT_MODEL, *, device: str | torch.device = "cpu") -> Genoformer:
+    """Load a model, ready to predict.
+
+    Parameters
+    ----------
+    name_or_path : name of a bundled model, or a folder that `genoformer train` made
+    device : where its weights go
+
+    Returns
+    -------
+    Genoformer in eval mode; ``model.checkpoint`` says which one it is
+
+    Raises
+    ------
+    CheckpointError : the model is missing, damaged, or does not fit its configuration
+    """
+    checkpoint = read_checkpoint(name_or_path)
+    model = build(checkpoint.config)
+    tensors, _ = read_tensors(checkpoint.path / WEIGHTS)
+    restore(model, tensors, where=str(checkpoint.path / WEIGHTS))
+    model.checkpoint = checkpoint  # type: ignore[assignment]
+    return model.eval().to(device)
