@@ -307,6 +307,11 @@ def test_fault_17_evaluation_that_is_random_or_depends_on_the_batch(case: Case) 
     order = torch.tensor([2, 0, 1])
     close(module(q[order], k[order], v[order]), first[order], 1e-6)
     close(module(q[1:2], k[1:2], v[1:2]), first[1:2], 1e-6)
+    lengths = [40, 22, 31]
+    mixed = module(q, k, v, mask=prefix_mask(lengths, 40))
+    for i, n in enumerate(lengths):
+        alone = module(*(x[i : i + 1, :, :n] for x in (q, k, v)))
+        close(mixed[i : i + 1, :, :n], alone, 1e-5, f"sample {i}")
 
 
 @pytest.mark.parametrize("features", FEATURES)

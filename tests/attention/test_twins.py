@@ -14,7 +14,7 @@ from torch import Tensor
 
 from genoformer.attention import Local
 
-from .cases import CASES, COVERED, DIM, HEADS, RADIUS, RANK, Case, close, draw, gradients, prefix_mask
+from .cases import CASES, COVERED, DIM, HEADS, RADIUS, RANK, Case, bounds, close, draw, gradients, prefix_mask, stream
 
 TOLERANCE = 1e-9
 SIZES = [1, 2, 3, RANK, RANK + 1, RADIUS - 1, RADIUS, RADIUS + 1, 2 * RADIUS, 2 * RADIUS + 1, 3 * RADIUS + 2, 64, 257]
@@ -77,6 +77,15 @@ def test_wide_windows(tokens: int) -> None:
         lambda module, q, k, v, mask: naive.local(q, k, v, radius=radius, mask=mask),
     )
     compare(case, *draw(1, 1, tokens, DIM, seed=tokens), prefix_mask([tokens - 5], tokens))
+
+
+def test_random_rows_over_several_blocks_of_their_generator() -> None:
+    """The numbers come in blocks of 1,024 tokens: no block repeats another, and chunks may start anywhere."""
+    module = CASES["linformer-seeded"].module(dtype=torch.float64)
+    q, k, v = draw(1, HEADS, 2100, DIM)
+    expected = CASES["linformer-seeded"].twin(module, q, k, v, None)
+    close(module(q, k, v), expected, TOLERANCE)
+    close(stream(module, q, k, v, None, bounds([1000, 24, 1, 1023, 52])), expected, TOLERANCE)
 
 
 def test_pieces_of_long_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
