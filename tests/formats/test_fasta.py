@@ -16,14 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import AWKWARD_NAMES, COMPRESSIONS, bgzip, fasta_files
 
-from genoformer.errors import FormatError, GenoformerError, InputError
+from genoformer.errors import FormatError, GenoformerError, InputError, ResourceError
 from genoformer.formats.bytestream import Source, sniff
 from genoformer.formats.fasta import FastaSequences, write_fasta
 from genoformer.formats.sequences import Record, check_unique, open_sequences
 from genoformer.regions import Region
 
-settings.register_profile("formats", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-settings.load_profile("formats")
+RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=COMPRESSIONS)
 
 
@@ -44,13 +43,13 @@ def read(path, content):
 
 
 @compressions
-@settings(max_examples=60)
+@settings(max_examples=60, **RELAXED)
 @given(file=fasta_files())
 def test_every_way_to_write_records_reads_back_the_same(file, compress, tmp_path):
     assert read(tmp_path / "x.fa", compress(file.content)) == file.records
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, **RELAXED)
 @given(file=fasta_files(), block_size=st.integers(1, 40))
 def test_the_block_size_does_not_matter(file, block_size, tmp_path):
     source = Source(write(tmp_path / "x.fa", file.content))
@@ -58,7 +57,7 @@ def test_the_block_size_does_not_matter(file, block_size, tmp_path):
 
 
 @compressions
-@settings(max_examples=40)
+@settings(max_examples=40, **RELAXED)
 @given(file=fasta_files(), index_block=st.integers(1, 60), data=st.data())
 def test_fetch_is_a_slice_of_the_record(file, index_block, data, compress, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
@@ -72,7 +71,7 @@ def test_fetch_is_a_slice_of_the_record(file, index_block, data, compress, tmp_p
             assert sequences.fetch(Region(name, start, end)) == bases[start:end]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, **RELAXED)
 @given(file=fasta_files(), width=st.integers(1, 70))
 def test_what_is_written_reads_back(file, width, tmp_path):
     stream = io.BytesIO()
@@ -80,7 +79,7 @@ def test_what_is_written_reads_back(file, width, tmp_path):
     assert read(tmp_path / "x.fa", stream.getvalue()) == file.records
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, **RELAXED)
 @given(content=st.one_of(st.binary(max_size=80), st.text("A>C\n\r; #@LOCUS", max_size=30).map(str.encode)))
 def test_any_bytes_are_read_or_refused_in_one_line(content, tmp_path):
     path = write(tmp_path / "x", content)
@@ -94,7 +93,7 @@ def test_any_bytes_are_read_or_refused_in_one_line(content, tmp_path):
 
 
 @compressions
-@settings(max_examples=20)
+@settings(max_examples=20, **RELAXED)
 @given(file=fasta_files(min_size=1), data=st.data())
 def test_a_compressed_file_cut_short_is_refused(file, compress, data, tmp_path):
     content = compress(file.content)
@@ -135,6 +134,13 @@ def test_standard_input_is_read_again_from_a_private_copy(tmp_path, monkeypatch)
         assert copy.stat().st_mode & 0o077 == 0
         del sequences
         assert not copy.exists()
+
+
+def test_no_room_for_a_copy_of_standard_input_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b">a\nACGT\n")))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with pytest.raises(ResourceError, match=r"^standard input: .*absent.* TMPDIR"):
+        open_sequences("-")
 
 
 def test_a_named_pipe_is_read_again_too(tmp_path):
