@@ -129,7 +129,7 @@ class Seeded(Weighted):
 
 
 class Convolution(Projection):
-    """A strided convolution, kernel equal to stride; the number of slots grows with the sequence."""
+    """A strided convolution, kernel equal to stride: a slot a stride, so attending costs O(T^2 / stride) time."""
 
     def __init__(self, stride: int) -> None:
         super().__init__()
