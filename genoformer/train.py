@@ -59,7 +59,7 @@ def new_state(config: RunConfig, device: torch.device) -> State:
     model, average = build(config.model).to(device), build(config.model).to(device)
     decayed = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
-    groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(
         groups, lr=config.train.learning_rate, weight_decay=config.train.weight_decay, betas=(0.9, 0.98)
     )
@@ -141,8 +141,8 @@ def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> 
 @torch.no_grad()
 def _average(state: State, decay: float) -> None:
     decay = min(decay, state.step / (state.step + 10.0))  # young weights are forgotten soon
-    own = [t for _, t in state.average.named_parameters()]
-    new = [t for _, t in state.model.named_parameters()]
+    own: list[Tensor] = list(state.average.parameters())
+    new: list[Tensor] = list(state.model.parameters())
     torch._foreach_lerp_(own, new, 1.0 - decay)
 
 

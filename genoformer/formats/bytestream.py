@@ -106,7 +106,7 @@ class ByteStream:
         self.is_gzip = head.startswith(_GZIP)
         if is_bgzf(head) and not _ends_with_marker(path):
             self._refuse_truncated_bgzf()
-        self._stream: IO[bytes] = gzip.GzipFile(fileobj=self._raw) if self.is_gzip else self._raw
+        self._stream: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=self._raw) if self.is_gzip else self._raw
 
     def read(self, size: int) -> bytes:
         try:

@@ -227,5 +227,5 @@ def load_model(name_or_path: str | Path = DEFAULT_MODEL, *, device: str | torch.
     model = build(checkpoint.config)
     tensors, _ = read_tensors(checkpoint.path / WEIGHTS)
     restore(model, tensors, where=str(checkpoint.path / WEIGHTS))
-    model.checkpoint = checkpoint  # type: ignore[assignment]
+    model.checkpoint = checkpoint
     return model.eval().to(device)

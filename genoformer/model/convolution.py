@@ -54,7 +54,7 @@ class Convolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight
+        weight: Tensor = self.weight
         if torch.is_autocast_enabled(x.device.type):
             kind = torch.get_autocast_dtype(x.device.type)
             x, weight = x.to(kind), weight.to(kind)

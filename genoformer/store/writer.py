@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -119,6 +119,16 @@ class TrackWriter:
         encode_text(reason, what="reason")
         self._status[index], self._reason[index] = status, reason
         self._changed.add(index)
+
+    def add_table(self, name: str, columns: Sequence[str], rows: np.ndarray) -> None:
+        """Put a table of whole numbers (rows, columns) beside the tracks, if it is not there yet."""
+        self._check_open()
+        if self.is_whole or name in self._hdf5:
+            return
+        with self._working():
+            packed = {"compression": "gzip", "compression_opts": 1, "shuffle": True} if len(rows) else {}
+            table = self._hdf5.create_dataset(name, data=rows.reshape(-1, len(columns)).astype(np.int64), **packed)
+            table.attrs["columns"] = list(columns)
 
     def commit(self) -> None:
         """Bring everything pending to the disk: values, status and done bits, all or none of them."""

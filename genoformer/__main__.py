@@ -1,0 +1,5 @@
+"""``python -m genoformer``."""
+
+from genoformer.cli import main
+
+main()

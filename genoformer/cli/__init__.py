@@ -1,0 +1,89 @@
+"""The command line: one command a file, found by name and imported only when called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from genoformer import __version__
+from genoformer.errors import ConfigError, GenoformerError, ResourceError
+
+COMMANDS = {
+    "predict": "Predict every base of FASTA, GenBank, BAM or CRAM into HDF5.",
+    "plan": "Check an input and tell what predicting it would take.",
+    "tokenize": "Cut an input into tokenized windows, in HDF5.",
+    "train": "Train a model from sequences and their annotation.",
+    "inspect": "Show what an HDF5 file holds, or the values of a region.",
+    "models": "List models, describe one, or print where it lies.",
+    "doctor": "Check versions, devices and the bundled model.",
+}
+"""Every command and its help in one line; the command itself is `genoformer.cli.<name>.command`."""
+
+
+class _Commands(click.Group):
+    """Commands by name, without importing any before it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        return importlib.import_module(f"genoformer.cli.{name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done; 1 nothing useful came of it because of the input; 2 wrong usage; "
+    "3 memory, disk or device lacking; 130 interrupted.",
+)
+@click.version_option(__version__, "-V", "--version", message="genoformer %(version)s")
+def group() -> None:
+    """Per-base predictions for long DNA, by exactly streamed linear attention."""
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code that belongs to an error."""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return 130
+    if isinstance(error, ResourceError | MemoryError):
+        return 3
+    if isinstance(error, ConfigError | click.UsageError):
+        return 2
+    return 1
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command and return its exit code; errors of ours become one line on stderr."""
+    try:
+        result = group.main(args=arguments, prog_name="genoformer", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return exit_code(error)
+    except (KeyboardInterrupt, click.Abort) as error:
+        click.echo("genoformer: interrupted", err=True)
+        return exit_code(error)
+    except GenoformerError as error:
+        click.echo(f"genoformer: {type(error).__name__}: {error}", err=True)
+        return exit_code(error)
+    except MemoryError as error:
+        click.echo(
+            "genoformer: ResourceError: out of memory; try a smaller --window, --chunk-size or --batch-size", err=True
+        )
+        return exit_code(error)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """Run as the program ``genoformer``."""
+    sys.exit(run())

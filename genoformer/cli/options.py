@@ -1,0 +1,155 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import reduce, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from genoformer.errors import ConfigError, ResourceError
+from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW
+
+if TYPE_CHECKING:
+    import torch
+
+    from genoformer.formats.sequences import Sequences
+    from genoformer.plan import Plan
+
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """What to read."""
+
+    input: str
+    regions: tuple[str, ...]
+    reference: str | None
+    min_length: int
+    min_mapq: int
+    include_flags: int
+    exclude_flags: int
+
+    def open(self) -> Sequences:
+        """Open the input: sequences, reads, or what `tokenize` wrote."""
+        from genoformer.formats.bam import ReadFilter
+        from genoformer.tokenizing import open_sequences_or_tokens
+
+        reads = ReadFilter(self.min_mapq, self.min_length, self.include_flags, self.exclude_flags)
+        return open_sequences_or_tokens(self.input, reference=self.reference, reads=reads)
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """How to cut it."""
+
+    window: int | None
+    overlap: int | None
+
+    def plan(self, source: InputOptions, sequences: Sequences) -> Plan:
+        """Read the input once and plan its windows; a tokenized input keeps those it was cut into."""
+        from genoformer.formats.bed import parse_regions
+        from genoformer.plan import make_plan
+
+        cut = getattr(sequences, "window", DEFAULT_WINDOW), getattr(sequences, "overlap", DEFAULT_OVERLAP)
+        window = cut[0] if self.window is None else self.window
+        overlap = min(cut[1], window // 4) if self.overlap is None else self.overlap
+        regions = parse_regions(source.regions, sequences.lengths()) if source.regions else None
+        return make_plan(sequences, window=window, overlap=overlap, regions=regions, min_length=source.min_length)
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """Where to compute."""
+
+    device: str
+    threads: int | None
+
+    def use(self) -> torch.device:
+        """Choose the device, and set up threads and memory."""
+        import torch
+
+        from genoformer.model.device import choose_device, keep_freed_memory
+
+        keep_freed_memory()
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        return choose_device(self.device)
+
+
+def bundle(name: str, kind: type, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options and hands their values over as one argument ``name`` of type ``kind``."""
+    keys = [item.name for item in fields(kind)]
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def gather(**values: Any) -> Any:
+            values[name] = kind(**{key: values.pop(key) for key in keys})
+            return command(**values)
+
+        return reduce(lambda decorated, option: option(decorated), reversed(options), cast("Command", gather))
+
+    return decorate
+
+
+# fmt: off
+input_options = bundle(
+    "source", InputOptions,
+    click.argument("input", metavar="INPUT"),
+    click.option("--regions", "-r", multiple=True, metavar="BED|REGION",
+                 help="Only these: a BED file, or chr:start-end (from 1, both ends included); may be repeated. "
+                      "Of BAM and CRAM: the reads that overlap them."),
+    click.option("--reference", type=click.Path(dir_okay=False), metavar="FASTA",
+                 help="Reference that a CRAM was made with."),
+    click.option("--min-length", type=click.IntRange(min=1), default=1, show_default=True, metavar="BASES",
+                 help="Skip, and list, shorter sequences."),
+    click.option("--min-mapq", type=click.IntRange(0, 255), default=0, show_default=True, metavar="QUALITY",
+                 help="Of BAM and CRAM: leave out reads mapped worse."),
+    click.option("--include-flags", type=click.IntRange(0, 0xFFFF), default=0, show_default=True, metavar="BITS",
+                 help="Of BAM and CRAM: only reads with all these flag bits set (samtools view -f)."),
+    click.option("--exclude-flags", type=click.IntRange(0, 0xFFFF), default=0, show_default=True, metavar="BITS",
+                 help="Of BAM and CRAM: no reads with any of these flag bits set (samtools view -F)."),
+)
+
+window_options = bundle(
+    "cut", WindowOptions,
+    click.option("--window", type=click.IntRange(min=1), metavar="BASES",
+                 help=f"Bases the model sees at once.  [default: {DEFAULT_WINDOW}]"),
+    click.option("--overlap", type=click.IntRange(min=0), metavar="BASES",
+                 help="Bases that neighboring windows share; each base is predicted by one of them.  "
+                      f"[default: {DEFAULT_OVERLAP}, at most a quarter of the window]"),
+)
+
+device_options = bundle(
+    "hardware", DeviceOptions,
+    click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|mps",
+                 help="Where to compute; auto takes the first of cuda, mps and cpu."),
+    click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
+)
+
+model_option = click.option("--model", default="prokaryote-genes", show_default=True, metavar="NAME|PATH",
+                            help="Bundled model, or the folder of one that was trained.")
+resume_option = click.option("--resume", is_flag=True, help="Go on where an interrupted run stopped.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+# fmt: on
+
+
+def check_output(path: Path, *, resume: bool, overwrite: bool) -> None:
+    """Raise ConfigError or ResourceError if nothing can be written there, before any work is done."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise ResourceError(f"{folder}: no such folder; make it first")
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder; name a file")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
+    part = path.with_name(path.name + ".part")
+    if part.exists() and not (resume or overwrite):
+        raise ConfigError(f"{part}: an interrupted run; use --resume to continue it, or --overwrite to start again")
+    if not os.access(folder, os.W_OK):
+        raise ResourceError(f"{folder}: cannot be written to; name an output elsewhere")

@@ -1,0 +1,150 @@
+"""genoformer predict: every base of an input into an HDF5 store."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from genoformer.cli.options import (
+    DeviceOptions,
+    InputOptions,
+    WindowOptions,
+    check_output,
+    device_options,
+    input_options,
+    model_option,
+    overwrite_option,
+    resume_option,
+    window_options,
+)
+from genoformer.cli.progress import duration, progress, say, show_plan, size
+
+
+@click.command("predict")
+@input_options
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="OUT.h5",
+    help="HDF5 file to write; it appears under this name once it is whole.",
+)
+@model_option
+@window_options
+@click.option(
+    "--chunk-size",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Tokens computed at a time, 0 for all: bounds memory, changes nothing else.  [default: 4096 on cpu, else all]",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Windows computed together: for speed, changes nothing else.",
+)
+@device_options
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="Of the products in the layers.",
+)
+@click.option(
+    "--strand-average/--no-strand-average",
+    default=True,
+    show_default=True,
+    help="Mean of the predictions for both strands: twice the time.",
+)
+@click.option(
+    "--genetic-code",
+    type=click.Choice(["auto", "11", "4"]),
+    default="auto",
+    show_default=True,
+    help="NCBI translation table; auto tells 11 from 4 by the input.",
+)
+@resume_option
+@overwrite_option
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Of torch's generator; the bundled models draw nothing at random.",
+)
+def command(
+    source: InputOptions,
+    output: Path,
+    model: str,
+    cut: WindowOptions,
+    chunk_size: int | None,
+    batch_size: int,
+    hardware: DeviceOptions,
+    precision: str,
+    strand_average: bool,
+    genetic_code: str,
+    resume: bool,
+    overwrite: bool,
+    seed: int,
+) -> None:
+    """Predict every base of INPUT: FASTA or GenBank (plain, gzip or bgzip), the reads of BAM or CRAM, what tokenize
+    wrote, or - for standard input.
+
+    The bundled model predicts coding sequences: the codon position (0, 1, 2) of each base on + and on -, or none.
+
+    \b
+    Example:
+      genoformer predict genome.fa.gz -o genome.h5
+    """
+    from genoformer.model.checkpoint import read_checkpoint
+    from genoformer.plan import check_predictable
+
+    check_output(output, resume=resume, overwrite=overwrite)
+    read_checkpoint(model)
+    sequences = source.open()
+    plan = cut.plan(source, sequences)
+    show_plan(plan)
+    check_predictable(plan)
+
+    import torch
+
+    from genoformer.genetic_code import choose_genetic_code
+    from genoformer.model.checkpoint import load_model
+    from genoformer.predict import Settings, predict_to_store
+
+    device = hardware.use()
+    torch.manual_seed(seed)
+    loaded = load_model(model, device=device)
+    table, why = choose_genetic_code(genetic_code, plan, sequences, loaded)
+    say(f"model {loaded.checkpoint.name} on {device}, genetic code {table} ({why})")
+    settings = Settings(
+        chunk_size=chunk_size,
+        batch_size=batch_size,
+        strand_average=strand_average,
+        genetic_code=table,
+        precision=precision,
+    )
+    began = time.monotonic()
+    with progress(plan.accounting.predicted + plan.accounting.masked) as report:
+        predict_to_store(
+            plan,
+            sequences,
+            loaded,
+            output,
+            settings=settings,
+            command=shlex.join(["genoformer", *sys.argv[1:]]),
+            resume=resume,
+            overwrite=overwrite,
+            report=report,
+        )
+    elapsed = time.monotonic() - began
+    say(f"{output}: {size(plan.accounting.predicted, 'b')} predicted in {duration(elapsed)}")

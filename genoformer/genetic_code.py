@@ -1,0 +1,95 @@
+"""Which genetic code an input uses: told by what the codon TGA does inside predicted genes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from genoformer.formats.sequences import Sequences
+from genoformer.model.device import CPU_CHUNK
+from genoformer.model.genoformer import Genoformer
+from genoformer.model.strands import predict_values
+from genoformer.plan import Plan, records_of
+from genoformer.tokens import A, G, T, encode, reverse_complement
+from genoformer.tracks import CODING_FRAME
+
+SAMPLE_WINDOWS, SAMPLE_BASES = 4, 50_000
+_MARGIN = 60  # bases of clear coding wanted on both sides of a codon
+_FEWEST_CODONS = 1_000
+_THRESHOLD = 0.004
+"""Share of TGA among codons well inside genes. With code 11 it is next to nothing; with code 4 it is tryptophan."""
+
+
+def choose_genetic_code(choice: str, plan: Plan, sequences: Sequences, model: Genoformer) -> tuple[int, str]:
+    """Return the genetic code to use and why.
+
+    Parameters
+    ----------
+    choice : "auto", or the number of an NCBI translation table
+    plan, sequences, model : what will be predicted, and by what
+    """
+    if choice != "auto":
+        return int(choice), "as asked"
+    if CODING_FRAME.name not in model.heads:
+        return 11, "the default"
+    return detect_genetic_code(_sample(plan, sequences), model)
+
+
+def _sample(plan: Plan, sequences: Sequences) -> list[np.ndarray]:
+    """Return codes of up to SAMPLE_WINDOWS stretches of the longest sequences, none of them in gaps."""
+    lengths = np.where(np.array(plan.sequences.status) == "pending", plan.sequences.lengths, 0)
+    longest = [int(i) for i in np.argsort(-lengths, kind="stable")[:SAMPLE_WINDOWS] if lengths[i] > 0]
+    each = -(-SAMPLE_WINDOWS // max(len(longest), 1))
+    found: dict[int, list[np.ndarray]] = {}
+    for index, record in enumerate(records_of(sequences, plan.regions)):
+        if index in longest:
+            length = len(record.bases)
+            size = min(SAMPLE_BASES, length)
+            places = np.linspace(0, length - size, each if length > size else 1).astype(int)
+            found[index] = [encode(record.bases[start : start + size]) for start in places]
+            if len(found) == len(longest):
+                break
+    return [codes for index in longest for codes in found.get(index, [])][:SAMPLE_WINDOWS]
+
+
+def count_inner_tga(codes: np.ndarray, frames: np.ndarray) -> tuple[int, int]:
+    """Count codons that lie well inside predicted genes of the + strand, and those of them that are TGA.
+
+    Parameters
+    ----------
+    codes : uint8, (bases,)
+    frames : predicted class of CODING_FRAME, (bases,)
+    """
+    if len(codes) < 2 * _MARGIN + 3:
+        return 0, 0
+    in_frame = (frames[:-2] == 1) & (frames[1:-1] == 2) & (frames[2:] == 3)
+    # position i begins a codon; it counts if the codons _MARGIN bases before and behind are in frame too
+    inside = in_frame[_MARGIN:-_MARGIN] & in_frame[: -2 * _MARGIN] & in_frame[2 * _MARGIN :]
+    starts = np.flatnonzero(inside) + _MARGIN
+    is_tga = (codes[starts] == T) & (codes[starts + 1] == G) & (codes[starts + 2] == A)
+    return len(starts), int(is_tga.sum())
+
+
+def detect_genetic_code(samples: list[np.ndarray], model: Genoformer) -> tuple[int, str]:
+    """Tell code 4 (TGA is tryptophan) from code 11 (TGA is a stop), and say by what.
+
+    Genes are predicted as if TGA were no stop. If it is one after all, it stands at their ends only.
+    """
+    codons = tga = 0
+    mirror = np.array(CODING_FRAME.reverse_complement)
+    for codes in samples:
+        predicted = predict_values(
+            model,
+            torch.from_numpy(codes.copy())[None],
+            genetic_code=4,
+            chunk_size=CPU_CHUNK,
+            strand_average=False,
+        )[CODING_FRAME.name]
+        frames = predicted[0].argmax(dim=-1).cpu().numpy()
+        for strand, classes in ((codes, frames), (reverse_complement(codes), mirror[frames[::-1]])):
+            more_codons, more_tga = count_inner_tga(strand, classes)
+            codons, tga = codons + more_codons, tga + more_tga
+    if codons < _FEWEST_CODONS:
+        return 11, f"the default: only {codons} codons within clear genes to tell it from"
+    share = tga / codons
+    return (4 if share > _THRESHOLD else 11), f"{100 * share:.2f}% of {codons:,} codons inside genes are TGA"

@@ -1,0 +1,228 @@
+"""The plan of a prediction: one pass over the input that counts, checks and cuts it, before any model is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from genoformer.errors import InputError
+from genoformer.formats.sequences import Record, Sequences, check_unique
+from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, check_window, plan_windows
+from genoformer.store import SequenceTable
+from genoformer.tokens import Composition, composition, gaps
+
+_PIECE = 1 << 22
+SHORT = 100
+"""Bases below which predictions are called unreliable."""
+
+
+class Accounting(NamedTuple):
+    """What becomes of the bases of an input: the first four add up to ``total``."""
+
+    predicted: int
+    masked: int
+    """in gaps: runs of unknown bases, for which nothing is predicted"""
+    skipped: int
+    """of sequences that are skipped"""
+    not_requested: int
+    """outside the regions asked for"""
+    total: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be predicted.
+
+    Attributes
+    ----------
+    source : the input's name
+    sequences : names, lengths, checksums and what becomes of each
+    gaps : for each sequence that has any, by index: (runs, 2) of start and end
+    letters : what the input is made of
+    owned : int64, (windows, 3): sequence index, start and end of what each window owns, in order
+    window, overlap : bases
+    regions : what was asked for, None for everything
+    accounting : of every base
+    left_out : records of the file that are no input, by reason: reads that the filter rejects
+    """
+
+    source: str
+    sequences: SequenceTable
+    gaps: dict[int, np.ndarray]
+    letters: Composition
+    owned: np.ndarray
+    window: int
+    overlap: int
+    regions: tuple[Region, ...] | None
+    accounting: Accounting
+    left_out: dict[str, int]
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """Return the owned spans on the axis of all sequences, one behind the other: (windows, 2) int64."""
+        offsets = self.sequences.offsets[self.owned[:, 0]]
+        return np.stack([offsets + self.owned[:, 1], offsets + self.owned[:, 2]], axis=1)
+
+    @property
+    def short(self) -> int:
+        """Count the sequences whose predictions are unreliable, for want of bases around."""
+        pending = np.array([status == "pending" for status in self.sequences.status], dtype=bool)
+        return int((pending & (self.sequences.lengths < SHORT)).sum())
+
+    def windows(self, index: int) -> Iterator[Window]:
+        """Yield the windows of a sequence, in order."""
+        if self.sequences.status[index] != "pending":
+            return
+        name, length = self.sequences.names[index], int(self.sequences.lengths[index])
+        for start, end in _wanted(name, length, self.regions):
+            yield from plan_windows(name, length, size=self.window, overlap=self.overlap, start=start, end=end)
+
+    def input_digest(self) -> str:
+        """Return a checksum of all names and sequences."""
+        digest = hashlib.sha256()
+        for name, md5 in zip(self.sequences.names, self.sequences.md5, strict=True):
+            digest.update(f"{name}\t{md5}\n".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+
+def _wanted(name: str, length: int, regions: Sequence[Region] | None) -> list[tuple[int, int]]:
+    if regions is None:
+        return [(0, length)]
+    return [(region.start, region.end) for region in regions if region.sequence == name]
+
+
+def _md5(bases: bytes) -> str:
+    """Return the checksum that the SAM specification uses: MD5 of the upper-case letters."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for first in range(0, len(bases), _PIECE):
+        digest.update(bases[first : first + _PIECE].upper())
+    return digest.hexdigest()
+
+
+class _Scan:
+    """Collects what a plan needs of each record."""
+
+    def __init__(self, *, min_length: int) -> None:
+        self.min_length = min_length
+        self.names: list[str] = []
+        self.columns: dict[str, list[Any]] = {key: [] for key in ("lengths", "md5", "topology", "status", "reason")}
+        self.gaps: dict[int, np.ndarray] = {}
+        self.letters = Composition(0, 0, 0, 0)
+
+    def add(self, record: Record) -> None:
+        letters = composition(record.bases)
+        self.letters = Composition(*(a + b for a, b in zip(self.letters, letters, strict=True)))
+        status, reason = "pending", ""
+        if not record.bases:
+            status, reason = "skipped", "no bases"
+        elif len(record.bases) < self.min_length:
+            status, reason = "skipped", f"shorter than {self.min_length} bases"
+        elif letters.known == 0:
+            status, reason = "masked", "no known base"
+        if status == "pending" and letters.known < len(record.bases):
+            runs = gaps(record.bases)
+            if len(runs):
+                self.gaps[len(self.names)] = runs
+        self.names.append(record.name)
+        values = (len(record.bases), _md5(record.bases), record.topology, status, reason)
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
+
+
+def make_plan(
+    sequences: Sequences,
+    *,
+    window: int = DEFAULT_WINDOW,
+    overlap: int = DEFAULT_OVERLAP,
+    regions: Sequence[Region] | None = None,
+    min_length: int = 1,
+) -> Plan:
+    """Read the input once and plan its windows.
+
+    Parameters
+    ----------
+    sequences : the input
+    window, overlap : int, bases
+    regions : predict only these, sorted and not overlapping; of reads, those that overlap them
+    min_length : int, bases; shorter sequences are skipped and listed
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ConfigError : the window cannot advance
+    InputError : there is no record, or names come twice
+    """
+    check_window(window, overlap)
+    scan = _Scan(min_length=min_length)
+    for record in records_of(sequences, regions):
+        scan.add(record)
+    if not scan.names:
+        raise InputError(f"{sequences.source}: holds no sequence{' that is wanted' if regions else ''}")
+    check_unique(scan.names, sequences.source)
+    table = SequenceTable.build(scan.names, **scan.columns)
+    asked = None if regions is None or is_reads(sequences) else tuple(regions)
+    plan = Plan(
+        source=sequences.source,
+        sequences=table,
+        gaps=scan.gaps,
+        letters=scan.letters,
+        owned=np.empty((0, 3), dtype=np.int64),
+        window=window,
+        overlap=overlap,
+        regions=asked,
+        accounting=_account(table, scan.gaps, asked),
+        left_out=dict(getattr(sequences, "counts", {})),
+    )
+    indices = (
+        range(len(table)) if asked is None else [table.index(name) for name in dict.fromkeys(r.sequence for r in asked)]
+    )
+    owned = [(index, w.owned.start, w.owned.end) for index in indices for w in plan.windows(index)]
+    array = np.array(owned, dtype=np.int64).reshape(-1, 3)
+    return Plan(**{**plan.__dict__, "owned": array})
+
+
+def is_reads(sequences: Sequences) -> bool:
+    """Tell whether records are reads, which regions select but do not cut."""
+    return hasattr(sequences, "hard_clipped")
+
+
+def records_of(sequences: Sequences, regions: Sequence[Region] | None) -> Iterator[Record]:
+    """Yield the records of the input: all, or the reads that overlap the regions."""
+    if regions is not None and is_reads(sequences):
+        return sequences.records(regions)  # type: ignore[call-arg]
+    return sequences.records()
+
+
+def _account(table: SequenceTable, gap_runs: dict[int, np.ndarray], regions: Sequence[Region] | None) -> Accounting:
+    """Say what becomes of every base."""
+    status = np.array(table.status)
+    skipped = int(table.lengths[status == "skipped"].sum())
+    if regions is None:
+        spans = [(i, 0, int(table.lengths[i])) for i in np.flatnonzero(status != "skipped").tolist()]
+    else:
+        spans = [(i, r.start, r.end) for r in regions if table.status[i := table.index(r.sequence)] != "skipped"]
+    requested = sum(end - start for _, start, end in spans)
+    masked = 0
+    for index, start, end in spans:
+        if table.status[index] == "masked":
+            masked += end - start
+        elif index in gap_runs:
+            runs = gap_runs[index].clip(start, end)
+            masked += int((runs[:, 1] - runs[:, 0]).sum())
+    total = table.total_bases
+    return Accounting(requested - masked, masked, skipped, total - requested - skipped, total)
+
+
+def check_predictable(plan: Plan) -> None:
+    """Raise InputError, with the reasons, if not one base would be predicted."""
+    if plan.accounting.predicted > 0:
+        return
+    reasons = sorted({reason for reason in plan.sequences.reason if reason}) or ["only gaps in what was asked for"]
+    raise InputError(f"{plan.source}: nothing to predict in {len(plan.sequences)} sequence(s): {'; '.join(reasons)}")

@@ -1,0 +1,273 @@
+"""Prediction: sequences in, owned values out, block by block; and the run that writes them to a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import genoformer
+from genoformer.errors import ConfigError, InputError, ResourceError
+from genoformer.formats.sequences import Sequences
+from genoformer.model.device import default_chunk_size
+from genoformer.model.genoformer import Genoformer
+from genoformer.model.strands import predict_values
+from genoformer.plan import Plan, make_plan, records_of
+from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region, Window
+from genoformer.store import TrackStore
+from genoformer.tokens import PAD, UNKNOWN, encode
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How predictions are computed. All but ``genetic_code`` and ``strand_average`` leave the values as they are.
+
+    Attributes
+    ----------
+    chunk_size : trunk tokens computed at a time; None: what suits the device; 0: the whole window
+    batch_size : windows computed together; of sequences shorter than a window, as many as have its bases
+    strand_average : mean of the predictions for both strands
+    genetic_code : NCBI translation table
+    precision : "float32", or "bfloat16" for the products of the layers
+    """
+
+    chunk_size: int | None = None
+    batch_size: int = 1
+    strand_average: bool = True
+    genetic_code: int = 11
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.chunk_size is not None and self.chunk_size < 0:
+            raise ConfigError(f"chunk size must not be negative, got {self.chunk_size}")
+        if self.batch_size < 1:
+            raise ConfigError(f"batch size must be at least 1, got {self.batch_size}")
+        if self.precision not in PRECISIONS:
+            raise ConfigError(f"precision must be one of {', '.join(PRECISIONS)}; got {self.precision!r}")
+
+
+class _Item(NamedTuple):
+    """A window to predict."""
+
+    sequence: int  # its index
+    window: Window
+    codes: np.ndarray
+
+
+def predict(
+    sequences: Sequences,
+    model: Genoformer,
+    *,
+    window: int = DEFAULT_WINDOW,
+    overlap: int = DEFAULT_OVERLAP,
+    regions: Sequence[Region] | None = None,
+    settings: Settings | None = None,
+) -> Iterator[Block]:
+    """Predict every base of some sequences.
+
+    Parameters
+    ----------
+    sequences : of `genoformer.open_sequences`
+    model : of `genoformer.load_model`
+    window, overlap : int, bases
+    regions : predict only these
+    settings : how
+
+    Returns
+    -------
+    iterator of Block : float16 values of what each window owns, NaN in gaps. Windows of one sequence come in order;
+        short sequences may come later than longer ones behind them
+
+    Raises
+    ------
+    InputError, FormatError, ConfigError : the input or the settings cannot be used
+    """
+    plan = make_plan(sequences, window=window, overlap=overlap, regions=regions)
+    yield from predict_plan(plan, sequences, model, settings=settings or Settings())
+
+
+def predict_plan(
+    plan: Plan,
+    sequences: Sequences,
+    model: Genoformer,
+    *,
+    settings: Settings,
+    done: np.ndarray | None = None,
+) -> Iterator[Block]:
+    """Predict what a plan says, but for the windows marked in ``done``: bool, (windows,)."""
+    check_fits(model, plan)
+    chunk_size = default_chunk_size(model.device) if settings.chunk_size is None else settings.chunk_size or None
+    budget = settings.batch_size * plan.window
+    if chunk_size is not None:
+        budget = settings.batch_size * min(plan.window, chunk_size * model.encoder.stem.stride)
+    for batch in _batches(_items(plan, sequences, done), budget=budget, most=settings.batch_size, window=plan.window):
+        yield from _predict_batch(batch, plan, model, settings, chunk_size)
+
+
+def check_fits(model: Genoformer, plan: Plan) -> None:
+    """Raise ConfigError if the model cannot see windows of this size."""
+    config = getattr(model.checkpoint, "config", None)
+    if config is None or config.linformer_projection != "learned":
+        return
+    if "linformer" not in config.attention and config.hybrid_global != "linformer":
+        return
+    most = config.linformer_tokens * config.stem_stride
+    if plan.window > most:
+        raise ConfigError(
+            f"this model sees at most {most} bases at once, the window is {plan.window}; use --window {most}"
+        )
+
+
+def _items(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterator[_Item]:
+    """Yield the windows to predict, with their codes, in the order of the input."""
+    number = 0  # of the window, in the order of plan.owned
+    first = np.searchsorted(plan.owned[:, 0], np.arange(len(plan.sequences) + 1))
+    for index, record in enumerate(records_of(sequences, plan.regions)):
+        if index >= len(plan.sequences) or record.name != plan.sequences.names[index]:
+            raise InputError(f"{plan.source}: has changed since it was planned (record {record.name!r}); run again")
+        count = int(first[index + 1] - first[index])
+        if count == 0 or (done is not None and done[number : number + count].all()):
+            number += count
+            continue
+        for window in plan.windows(index):
+            if done is None or not done[number]:
+                yield _Item(index, window, encode(record.bases[window.region.start : window.region.end]))
+            number += 1
+
+
+def _batches(items: Iterator[_Item], *, budget: int, most: int, window: int) -> Iterator[list[_Item]]:
+    """Group windows of like lengths: whole ones by ``most``, shorter ones until they have ``budget`` bases."""
+    waiting: dict[int, list[_Item]] = {}
+    for item in items:
+        length = len(item.codes)
+        bucket = window if length == window else _bucket(length)
+        group = waiting.setdefault(bucket, [])
+        group.append(item)
+        if len(group) >= (most if bucket == window else max(1, budget // bucket)):
+            yield waiting.pop(bucket)
+    yield from waiting.values()
+
+
+def _bucket(length: int) -> int:
+    """Round up to three significant bits, so that padding is at most a quarter."""
+    step = 1 << max(length.bit_length() - 3, 0)
+    return -(-length // step) * step
+
+
+def _predict_batch(
+    batch: list[_Item], plan: Plan, model: Genoformer, settings: Settings, chunk_size: int | None
+) -> Iterator[Block]:
+    if all((item.codes >= UNKNOWN).all() for item in batch):
+        channels = {track.name: len(track.channels) for track in model.tracks}
+        values = {
+            name: np.full((len(batch), max(len(item.codes) for item in batch), count), np.nan, dtype=np.float16)
+            for name, count in channels.items()
+        }
+    else:
+        rows = np.full((len(batch), max(len(item.codes) for item in batch)), PAD, dtype=np.uint8)
+        for row, item in enumerate(batch):
+            rows[row, : len(item.codes)] = item.codes
+        predicted = predict_values(
+            model,
+            torch.from_numpy(rows),
+            genetic_code=settings.genetic_code,
+            chunk_size=chunk_size,
+            strand_average=settings.strand_average,
+            precision=settings.precision,
+        )
+        values = {name: tensor.to(torch.float16).cpu().numpy() for name, tensor in predicted.items()}
+    for row, item in enumerate(batch):
+        yield _owned_block(item, {name: array[row] for name, array in values.items()}, plan)
+
+
+def _owned_block(item: _Item, values: dict[str, np.ndarray], plan: Plan) -> Block:
+    """Cut out what the window owns; put NaN into gaps."""
+    region, owned = item.window
+    kept = {name: array[owned.start - region.start : owned.end - region.start] for name, array in values.items()}
+    real = item.codes[owned.start - region.start : owned.end - region.start] < UNKNOWN
+    for name, array in kept.items():
+        if not np.isfinite(array[real]).all():
+            where = owned.start + int(np.flatnonzero(real & ~np.isfinite(array).all(axis=1))[0])
+            raise ResourceError(f"track {name!r}: the model gave no number at {owned.sequence}:{where + 1}")
+    runs = plan.gaps.get(item.sequence)
+    if runs is not None:
+        for start, end in runs[(runs[:, 0] < owned.end) & (runs[:, 1] > owned.start)].clip(owned.start, owned.end):
+            for array in kept.values():
+                array[start - owned.start : end - owned.start] = np.nan
+    return Block(owned.sequence, owned.start, kept)
+
+
+def provenance(plan: Plan, model: Genoformer, settings: Settings, *, command: str) -> dict[str, Any]:
+    """Return what a store should say about how it came about."""
+    checkpoint = model.checkpoint
+    return {
+        "identity": {
+            "model": checkpoint.name,
+            "model-sha256": checkpoint.sha256,
+            "input-sha256": plan.input_digest(),
+            "window": plan.window,
+            "overlap": plan.overlap,
+            "regions": None if plan.regions is None else [list(region) for region in plan.regions],
+            "genetic-code": settings.genetic_code,
+            "strand-average": settings.strand_average,
+            "precision": settings.precision,
+        },
+        "command": command,
+        "input": plan.source,
+        "accounting": plan.accounting._asdict(),
+        "letters": plan.letters._asdict(),
+        "left-out": plan.left_out,
+        "versions": {"genoformer": genoformer.__version__, "torch": torch.__version__, "numpy": np.__version__},
+        "device": str(model.device),
+    }
+
+
+def predict_to_store(  # noqa: PLR0913 - a run is a plan, a model and what to do about an older one
+    plan: Plan,
+    sequences: Sequences,
+    model: Genoformer,
+    output: str | Path,
+    *,
+    settings: Settings,
+    command: str = "",
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Callable[[int], None] = lambda _: None,
+) -> Path:
+    """Predict what a plan says into an HDF5 store, which appears at ``output`` once it is whole.
+
+    Parameters
+    ----------
+    resume : go on with what an interrupted run left in ``<output>.part``
+    overwrite : replace what is at ``output``
+    report : called with the number of bases done, those of an interrupted run first
+
+    Raises
+    ------
+    InputError : there is nothing to predict
+    ConfigError : the output exists, or an interrupted run had other settings
+    ResourceError : the output cannot be written
+    """
+    writer = TrackStore.create(
+        output,
+        plan.sequences,
+        model.tracks,
+        provenance=provenance(plan, model, settings, command=command),
+        blocks=plan.blocks,
+        overwrite=overwrite,
+        resume=resume,
+    )
+    with writer:
+        done = writer.done
+        report(int((plan.owned[done, 2] - plan.owned[done, 1]).sum()))
+        if not done.all():
+            for block in predict_plan(plan, sequences, model, settings=settings, done=done):
+                writer.write(block)
+                report(block.end - block.start)
+        return writer.finish()

@@ -1,0 +1,138 @@
+"""Tokenized inputs: codes and the table of windows in HDF5, to be predicted later or read by others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import genoformer
+from genoformer.errors import FormatError
+from genoformer.formats.sequences import Record, Sequences, check_region, open_sequences, sniff
+from genoformer.plan import Plan, records_of
+from genoformer.regions import Block, Region
+from genoformer.store import TrackStore, open_store
+from genoformer.tokens import decode, encode
+from genoformer.tracks import TOKENS
+
+if TYPE_CHECKING:
+    from genoformer.formats.bam import ReadFilter
+
+
+def tokenize_to_store(
+    plan: Plan,
+    sequences: Sequences,
+    output: str | Path,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    report: Callable[[int], None] = lambda _: None,
+) -> Path:
+    """Write the tokens of every sequence, and the windows they are cut into.
+
+    The store has one track, "tokens": a code a base, of `genoformer.tokens.ALPHABET`. A group ``windows`` beside it
+    holds the table of windows: sequence index, start, end, and the start and end of what each owns.
+    """
+    windows = [
+        (index, window.region.start, window.region.end, window.owned.start, window.owned.end)
+        for index in range(len(plan.sequences))
+        for window in plan.windows(index)
+    ]
+    writer = TrackStore.create(
+        output,
+        plan.sequences,
+        [TOKENS],
+        provenance={
+            "identity": {"input-sha256": plan.input_digest(), "window": plan.window, "overlap": plan.overlap},
+            "input": plan.source,
+            "letters": plan.letters._asdict(),
+            "accounting": plan.accounting._asdict(),
+            "versions": {"genoformer": genoformer.__version__},
+        },
+        blocks=_whole_blocks(plan),
+        overwrite=overwrite,
+        resume=resume,
+        dtype="uint8",
+    )
+    with writer:
+        number = 0
+        for index, record in enumerate(records_of(sequences, plan.regions)):
+            for start, end in _spans(int(plan.sequences.lengths[index])):
+                if not writer.is_done(number):
+                    writer.write(Block(record.name, start, {TOKENS.name: encode(record.bases[start:end])[:, None]}))
+                report(end - start)
+                number += 1
+        writer.add_table(
+            "windows",
+            ("sequence", "start", "end", "owned_start", "owned_end"),
+            np.array(windows, dtype=np.int64).reshape(-1, 5),
+        )
+        return writer.finish()
+
+
+_SPAN = 1 << 20
+
+
+def _spans(length: int) -> list[tuple[int, int]]:
+    return [(start, min(start + _SPAN, length)) for start in range(0, length, _SPAN)]
+
+
+def _whole_blocks(plan: Plan) -> np.ndarray:
+    offsets = plan.sequences.offsets
+    blocks = [
+        (offsets[index] + start, offsets[index] + end)
+        for index, length in enumerate(plan.sequences.lengths)
+        for start, end in _spans(int(length))
+    ]
+    return np.array(blocks, dtype=np.int64).reshape(-1, 2)
+
+
+class TokenSequences:
+    """The sequences of a tokenized input, see `Sequences`; case and IUPAC letters are no longer in it.
+
+    Attributes
+    ----------
+    window, overlap : bases that it was cut by
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.source = os.fspath(path)
+        with open_store(self.source) as store:
+            if list(store.tracks) != [TOKENS.name]:
+                raise FormatError(
+                    f"{self.source}: holds the tracks {', '.join(store.tracks)}, not tokens; "
+                    "expected sequences, or what `genoformer tokenize` writes"
+                )
+            identity = store.metadata.get("identity", {})
+            self.window, self.overlap = int(identity["window"]), int(identity["overlap"])
+
+    def records(self) -> Iterator[Record]:
+        """Yield every sequence."""
+        with open_store(self.source) as store:
+            table = store.sequences
+            for name, topology, length in zip(table.names, table.topology, table.lengths, strict=True):
+                codes = store.values(Region(name, 0, int(length)))
+                yield Record(name, "", topology, decode(codes[:, 0]))
+
+    def lengths(self) -> dict[str, int]:
+        """Return the length in bases of every sequence."""
+        with open_store(self.source) as store:
+            return dict(zip(store.sequences.names, store.sequences.lengths.tolist(), strict=True))
+
+    def fetch(self, region: Region) -> bytes:
+        """Return the bases of a region."""
+        check_region(region, self.lengths(), self.source)
+        with open_store(self.source) as store:
+            return decode(store.values(region)[:, 0])
+
+
+def open_sequences_or_tokens(
+    path: str | os.PathLike[str], *, reference: str | None = None, reads: ReadFilter | None = None
+) -> Sequences:
+    """Open sequences as `open_sequences` does, or a tokenized input."""
+    if os.fspath(path) != "-" and sniff(path) == "hdf5":
+        return TokenSequences(path)
+    return open_sequences(path, reference=reference, reads=reads)
