@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,6 +68,16 @@ class Plan:
         offsets = self.sequences.offsets[self.owned[:, 0]]
         return np.stack([offsets + self.owned[:, 1], offsets + self.owned[:, 2]], axis=1)
 
+    @cached_property
+    def _wanted(self) -> dict[str, list[tuple[int, int]]] | None:
+        """The regions by sequence."""
+        if self.regions is None:
+            return None
+        wanted: dict[str, list[tuple[int, int]]] = {}
+        for region in self.regions:
+            wanted.setdefault(region.sequence, []).append((region.start, region.end))
+        return wanted
+
     @property
     def short(self) -> int:
         """Count the sequences whose predictions are unreliable, for want of bases around."""
@@ -78,7 +89,7 @@ class Plan:
         if self.sequences.status[index] != "pending":
             return
         name, length = self.sequences.names[index], int(self.sequences.lengths[index])
-        for start, end in _wanted(name, length, self.regions):
+        for start, end in [(0, length)] if self._wanted is None else self._wanted.get(name, []):
             yield from plan_windows(name, length, size=self.window, overlap=self.overlap, start=start, end=end)
 
     def input_digest(self) -> str:
@@ -87,12 +98,6 @@ class Plan:
         for name, md5 in zip(self.sequences.names, self.sequences.md5, strict=True):
             digest.update(f"{name}\t{md5}\n".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
-
-
-def _wanted(name: str, length: int, regions: Sequence[Region] | None) -> list[tuple[int, int]]:
-    if regions is None:
-        return [(0, length)]
-    return [(region.start, region.end) for region in regions if region.sequence == name]
 
 
 def _md5(bases: bytes) -> str:
@@ -185,7 +190,7 @@ def make_plan(
     )
     owned = [(index, w.owned.start, w.owned.end) for index in indices for w in plan.windows(index)]
     array = np.array(owned, dtype=np.int64).reshape(-1, 3)
-    return Plan(**{**plan.__dict__, "owned": array})
+    return replace(plan, owned=array)
 
 
 def is_reads(sequences: Sequences) -> bool:

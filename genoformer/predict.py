@@ -129,7 +129,11 @@ def _items(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterato
     number = 0  # of the window, in the order of plan.owned
     first = np.searchsorted(plan.owned[:, 0], np.arange(len(plan.sequences) + 1))
     for index, record in enumerate(records_of(sequences, plan.regions)):
-        if index >= len(plan.sequences) or record.name != plan.sequences.names[index]:
+        expected = plan.sequences
+        if index >= len(expected) or (record.name, len(record.bases)) != (
+            expected.names[index],
+            expected.lengths[index],
+        ):
             raise InputError(f"{plan.source}: has changed since it was planned (record {record.name!r}); run again")
         count = int(first[index + 1] - first[index])
         if count == 0 or (done is not None and done[number : number + count].all()):
