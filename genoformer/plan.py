@@ -43,7 +43,7 @@ class Plan:
     source : the input's name
     sequences : names, lengths, checksums and what becomes of each
     gaps : for each sequence that has any, by index: (runs, 2) of start and end
-    letters : what the input is made of
+    compositions : int64, (sequences, 4): what each sequence is made of, columns of `Composition`
     owned : int64, (windows, 3): sequence index, start and end of what each window owns, in order
     window, overlap : bases
     regions : what was asked for, None for everything
@@ -54,7 +54,7 @@ class Plan:
     source: str
     sequences: SequenceTable
     gaps: dict[int, np.ndarray]
-    letters: Composition
+    compositions: np.ndarray
     owned: np.ndarray
     window: int
     overlap: int
@@ -77,6 +77,11 @@ class Plan:
         for region in self.regions:
             wanted.setdefault(region.sequence, []).append((region.start, region.end))
         return wanted
+
+    @property
+    def letters(self) -> Composition:
+        """Return what the whole input is made of."""
+        return Composition(*self.compositions.sum(axis=0).tolist())
 
     @property
     def short(self) -> int:
@@ -116,11 +121,11 @@ class _Scan:
         self.names: list[str] = []
         self.columns: dict[str, list[Any]] = {key: [] for key in ("lengths", "md5", "topology", "status", "reason")}
         self.gaps: dict[int, np.ndarray] = {}
-        self.letters = Composition(0, 0, 0, 0)
+        self.compositions: list[Composition] = []
 
     def add(self, record: Record) -> None:
         letters = composition(record.bases)
-        self.letters = Composition(*(a + b for a, b in zip(self.letters, letters, strict=True)))
+        self.compositions.append(letters)
         status, reason = "pending", ""
         if not record.bases:
             status, reason = "skipped", "no bases"
@@ -177,7 +182,7 @@ def make_plan(
         source=sequences.source,
         sequences=table,
         gaps=scan.gaps,
-        letters=scan.letters,
+        compositions=np.array(scan.compositions, dtype=np.int64).reshape(-1, 4),
         owned=np.empty((0, 3), dtype=np.int64),
         window=window,
         overlap=overlap,

@@ -15,7 +15,7 @@ from genoformer.formats.sequences import Record, Sequences, check_region, open_s
 from genoformer.plan import Plan, records_of
 from genoformer.regions import Block, Region
 from genoformer.store import TrackStore, open_store
-from genoformer.tokens import decode, encode
+from genoformer.tokens import Composition, decode, encode
 from genoformer.tracks import TOKENS
 
 if TYPE_CHECKING:
@@ -27,14 +27,16 @@ def tokenize_to_store(
     sequences: Sequences,
     output: str | Path,
     *,
+    command: str = "",
     overwrite: bool = False,
     resume: bool = False,
     report: Callable[[int], None] = lambda _: None,
 ) -> Path:
     """Write the tokens of every sequence, and the windows they are cut into.
 
-    The store has one track, "tokens": a code a base, of `genoformer.tokens.ALPHABET`. A group ``windows`` beside it
-    holds the table of windows: sequence index, start, end, and the start and end of what each owns.
+    The store has one track, "tokens": a code a base, of `genoformer.tokens.ALPHABET`. Beside it lie two tables:
+    ``windows``, with sequence index, start, end, and the start and end of what each owns; and ``letters``, with the
+    counts of known, ambiguous, invalid and soft-masked letters of each sequence, see `genoformer.tokens.Composition`.
     """
     windows = [
         (index, window.region.start, window.region.end, window.owned.start, window.owned.end)
@@ -47,6 +49,7 @@ def tokenize_to_store(
         [TOKENS],
         provenance={
             "identity": {"input-sha256": plan.input_digest(), "window": plan.window, "overlap": plan.overlap},
+            "command": command,
             "input": plan.source,
             "letters": plan.letters._asdict(),
             "accounting": plan.accounting._asdict(),
@@ -70,6 +73,7 @@ def tokenize_to_store(
             ("sequence", "start", "end", "owned_start", "owned_end"),
             np.array(windows, dtype=np.int64).reshape(-1, 5),
         )
+        writer.add_table("letters", Composition._fields, plan.compositions)
         return writer.finish()
 
 
