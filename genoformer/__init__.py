@@ -1,3 +1,57 @@
-"""genoformer: per-base predictions for long DNA, by exactly streamed linear attention."""
+"""genoformer: per-base predictions for long DNA, by exactly streamed linear attention.
+
+>>> import genoformer
+>>> model = genoformer.load_model("prokaryote-genes")  # doctest: +SKIP
+>>> for block in genoformer.predict(genoformer.open_sequences("genome.fa"), model):  # doctest: +SKIP
+...     print(block.sequence, block.start, block.values["coding-frame"].shape)
+
+Predictions in a file are read with ``genoformer.open_store("genome.h5")``. Nothing heavy is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from genoformer.formats.sequences import open_sequences
+    from genoformer.model.checkpoint import load_model
+    from genoformer.predict import Settings, predict
+    from genoformer.store import open_store
 
 __version__ = "0.1.0"
+__all__ = ["Settings", "__version__", "load_model", "open_sequences", "open_store", "predict"]
+
+_HOMES = {
+    "Settings": "genoformer.predict",
+    "load_model": "genoformer.model.checkpoint",
+    "open_sequences": "genoformer.formats.sequences",
+    "open_store": "genoformer.store",
+    "predict": "genoformer.predict",
+}
+
+
+class _Package(ModuleType):
+    """This package: `genoformer.predict` is the function, also once the module of that name was imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "predict" and isinstance(value, ModuleType):
+            value = value.predict
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
