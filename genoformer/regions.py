@@ -77,8 +77,9 @@ def plan_windows(
     """Cut ``[start, end)`` of a sequence into windows whose owned spans partition it.
 
     Neighbouring windows share ``overlap`` bases (more at the last one, which is shifted left instead of padded) and
-    meet in the middle of what they share. A span shorter than the window is placed in the middle of one window, as
-    far as the sequence reaches, so that a region sees the bases around it.
+    meet in the middle of what they share. Windows reach half an overlap beyond the span, as far as the sequence
+    does; a span that fits into one window with that is placed in its middle. So every owned base has at least
+    ``overlap // 2`` bases around it in its window, unless the sequence ends there.
 
     Parameters
     ----------
@@ -102,14 +103,16 @@ def plan_windows(
     if start == end:
         return
     size = min(size, length)
-    first = min(max(0, start - max(0, size - (end - start)) // 2), length - size)
-    last = max(first, min(max(end - size, first), length - size))
-    step = max(1, size - overlap)
+    margin = overlap // 2
+    first, end_seen = max(0, start - margin), min(length, end + margin)
+    if end_seen - first <= size:
+        first = min(max(0, start - (size - (end - start)) // 2), length - size)
+    last = max(first, end_seen - size)
     here, owned_start = first, start
     while True:
         window_end = here + size
-        following = min(here + step, last)
-        is_last = window_end >= end
+        following = min(here + size - overlap, last)
+        is_last = window_end >= end_seen
         owned_end = end if is_last else (following + window_end) // 2
         yield Window(Region(sequence, here, window_end), Region(sequence, owned_start, owned_end))
         if is_last:
