@@ -36,6 +36,10 @@ def _positive(config: object, *names: str) -> None:
         _require(math.isfinite(value) and value > 0, f"{name} must be above 0, got {value}")
 
 
+def _seed(seed: int) -> None:
+    _require(0 <= seed < 1 << 32, f"seed must be from 0 to 4294967295, got {seed}")
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything that determines the shape of a model.
@@ -86,6 +90,7 @@ class ModelConfig:
         _require(len(self.tracks) > 0, "tracks must name at least one track")
         for track in self.tracks:
             _one_of("tracks", track, TRACKS)
+        _require(len(set(self.tracks)) == len(self.tracks), f"tracks must differ, got {', '.join(self.tracks)}")
         for name in self.inputs:
             _one_of("inputs", name, INPUTS)
         _require(len(self.attention) > 0, "attention must name the mechanism of at least one block")
@@ -95,12 +100,25 @@ class ModelConfig:
         _one_of("performer_features", self.performer_features, ("positive", "hyperbolic", "regularized", "relu"))
         kinds = ("learned", "seeded", "mean", "max", "conv", "dynamic")
         _one_of("linformer_projection", self.linformer_projection, kinds)
+        _require(
+            self.performer_features != "hyperbolic" or self.performer_count % 2 == 0,
+            f"performer_count must be even for hyperbolic features, got {self.performer_count}",
+        )
+        _seed(self.seed)
         _require(self.width % self.heads == 0, f"heads = {self.heads} must divide width = {self.width}")
         _require(self.width // self.heads % 2 == 0, "width / heads must be even, for rotary positions")
         _require(self.conv_kernel % 2 == 1, f"conv_kernel must be odd, got {self.conv_kernel}")
         _require(self.stem_kernel % 2 == 1, f"stem_kernel must be odd, got {self.stem_kernel}")
         if "hybrid" in self.attention:
             _require(self.hybrid_local_heads < self.heads, "hybrid_local_heads must be fewer than heads")
+
+    @property
+    def most_bases(self) -> int | None:
+        """Bases of the longest sequence that the model can see; None where there is no limit."""
+        mechanisms = {self.hybrid_global if name == "hybrid" else name for name in self.attention}
+        if "linformer" in mechanisms and self.linformer_projection == "learned":
+            return self.linformer_tokens * self.stem_stride
+        return None
 
 
 @dataclass(frozen=True)
@@ -163,6 +181,9 @@ class TrainConfig:
         _require(len(self.windows) > 0 and min(self.windows) > 0, "windows must name at least one length above 0")
         _require(max(self.windows) <= self.step_bases, "step_bases must be at least the longest of windows")
         _require(0 <= self.ema < 1, f"ema must be from 0 to below 1, got {self.ema}")
+        _require(0 <= self.weight_decay < math.inf, f"weight_decay must not be negative, got {self.weight_decay}")
+        _require(math.isfinite(self.length_power), f"length_power must be finite, got {self.length_power}")
+        _seed(self.seed)
         _require(0 <= self.recode <= 1, f"recode must be from 0 to 1, got {self.recode}")
         _require(self.warmup >= 0, f"warmup must not be negative, got {self.warmup}")
         _require(0 <= self.final_rate <= 1, f"final_rate must be from 0 to 1, got {self.final_rate}")
@@ -177,6 +198,13 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     samples: tuple[Sample, ...] = ()
+
+    def __post_init__(self) -> None:
+        most = self.model.most_bases
+        _require(
+            most is None or max(self.train.windows) <= most,
+            f"windows must be at most linformer_tokens x stem_stride = {most} bases, which the model can see",
+        )
 
 
 def _fits(value: Any, kind: Any) -> Any:
