@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from genoformer.errors import ConfigError
+from genoformer.errors import ConfigError, ResourceError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 CPU_CHUNK = 4096
@@ -19,15 +19,19 @@ def choose_device(name: str) -> torch.device:
 
     Raises
     ------
-    ConfigError : there is no such device here
+    ConfigError : this names no kind of device
+    ResourceError : there is no such device here
     """
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    there = [kind for kind, is_there in available.items() if is_there]
     if name == "auto":
-        return torch.device(next(kind for kind, there in available.items() if there))
-    kind = name.split(":", maxsplit=1)[0]
-    if not available.get(kind, False):
-        there = ", ".join(kind for kind, is_there in available.items() if is_there)
-        raise ConfigError(f"device {name!r} is not available here; available: {there}")
+        return torch.device(there[0])
+    kind, colon, index = name.partition(":")
+    if kind not in available or (colon and not index.isdecimal()):
+        raise ConfigError(f"device {name!r} is not known; expected {', '.join(DEVICES)}, or cuda:1 for the second")
+    count = torch.cuda.device_count() if kind == "cuda" else int(available[kind])
+    if not available[kind] or int(index or 0) >= count:
+        raise ResourceError(f"device {name!r} is not available here; available: {', '.join(there)}")
     return torch.device(name)
 
 
