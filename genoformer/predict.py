@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 import genoformer
+from genoformer.config import ModelConfig
 from genoformer.errors import ConfigError, InputError, ResourceError
 from genoformer.formats.sequences import Sequences
 from genoformer.model.device import default_chunk_size
@@ -113,9 +114,14 @@ def predict_plan(
 def check_fits(model: Genoformer, plan: Plan) -> None:
     """Raise ConfigError if the model cannot see windows of this size."""
     config = getattr(model.checkpoint, "config", None)
-    if config is None or config.linformer_projection != "learned":
-        return
-    if "linformer" not in config.attention and config.hybrid_global != "linformer":
+    if config is not None:
+        check_config_fits(config, plan)
+
+
+def check_config_fits(config: ModelConfig, plan: Plan) -> None:
+    """Raise ConfigError if a model of this shape cannot see windows of this size."""
+    mechanisms = {*config.attention, *([config.hybrid_global] if "hybrid" in config.attention else [])}
+    if config.linformer_projection != "learned" or "linformer" not in mechanisms:
         return
     most = config.linformer_tokens * config.stem_stride
     if plan.window > most:
