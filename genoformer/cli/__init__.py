@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 
@@ -9,6 +10,8 @@ import click
 
 from genoformer import __version__
 from genoformer.errors import ConfigError, GenoformerError, ResourceError
+
+_PLACES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 COMMANDS = {
     "predict": "Predict every base of FASTA, GenBank, BAM or CRAM into HDF5.",
@@ -73,15 +76,22 @@ def run(arguments: list[str] | None = None) -> int:
     except GenoformerError as error:
         click.echo(f"genoformer: {type(error).__name__}: {error}", err=True)
         return exit_code(error)
-    except MemoryError as error:
-        click.echo(
-            "genoformer: ResourceError: out of memory; try a smaller --window, --chunk-size or --batch-size", err=True
-        )
-        return exit_code(error)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+    except (MemoryError, RuntimeError, OSError) as error:
+        lacking = _lacking(error)
+        if not lacking:
+            raise
+        click.echo(f"genoformer: ResourceError: {lacking}", err=True)
+        return 3
     return result if isinstance(result, int) else 0
+
+
+def _lacking(error: Exception) -> str:
+    """Say what the machine lacks, if that is what an error of Python or torch is about; else nothing."""
+    if isinstance(error, OSError) and error.errno in _PLACES:
+        return f"{error.filename or 'output'}: {error.strerror}; free some space, or name a place that can be written"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "alloc" in str(error):
+        return "out of memory; try a smaller --window, --chunk-size or --batch-size"
+    return ""
 
 
 def main() -> None:

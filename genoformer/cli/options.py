@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import torch
 
     from genoformer.formats.sequences import Sequences
-    from genoformer.plan import Plan
 
 Command = Callable[..., Any]
 
@@ -51,16 +50,35 @@ class WindowOptions:
     window: int | None
     overlap: int | None
 
-    def plan(self, source: InputOptions, sequences: Sequences) -> Plan:
-        """Read the input once and plan its windows; a tokenized input keeps those it was cut into."""
-        from genoformer.formats.bed import parse_regions
-        from genoformer.plan import make_plan
-
+    def sizes(self, sequences: Sequences | None) -> tuple[int, int]:
+        """Return window and overlap; a tokenized input keeps those that it was cut by."""
         cut = getattr(sequences, "window", DEFAULT_WINDOW), getattr(sequences, "overlap", DEFAULT_OVERLAP)
         window = cut[0] if self.window is None else self.window
-        overlap = min(cut[1], window // 4) if self.overlap is None else self.overlap
-        regions = parse_regions(source.regions, sequences.lengths()) if source.regions else None
-        return make_plan(sequences, window=window, overlap=overlap, regions=regions, min_length=source.min_length)
+        return window, min(cut[1], window // 4) if self.overlap is None else self.overlap
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where to write, and what to do about what is there."""
+
+    output: Path
+    resume: bool
+    overwrite: bool
+
+    def check(self) -> None:
+        """Raise ConfigError or ResourceError if nothing can be written there, before any work is done."""
+        path, folder = self.output, self.output.parent
+        if not folder.is_dir():
+            raise ResourceError(f"{folder}: no such folder; make it first")
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path}: is a folder or a device; name a file")
+        if path.exists() and not self.overwrite:
+            raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
+        part = path.with_name(path.name + ".part")
+        if part.exists() and not (self.resume or self.overwrite):
+            raise ConfigError(f"{part}: an interrupted run; use --resume to continue it, or --overwrite to start again")
+        if not os.access(folder, os.W_OK):
+            raise ResourceError(f"{folder}: cannot be written to; name an output elsewhere")
 
 
 @dataclass(frozen=True)
@@ -134,22 +152,20 @@ device_options = bundle(
 
 model_option = click.option("--model", default="prokaryote-genes", show_default=True, metavar="NAME|PATH",
                             help="Bundled model, or the folder of one that was trained.")
+chunk_option = click.option("--chunk-size", type=click.IntRange(min=0), metavar="TOKENS",
+                            help="Tokens computed at a time, 0 for all: bounds memory, changes nothing else.  "
+                                 "[default: 4096 on cpu, else all]")
+batch_option = click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+                            help="Windows computed together: for speed, changes nothing else.")
 resume_option = click.option("--resume", is_flag=True, help="Go on where an interrupted run stopped.")
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+
+
+def output_options(*, required: bool, help: str) -> Callable[[Command], Command]:
+    """Return the options of a store to write, handed over as `OutputOptions`."""
+    return bundle(
+        "target", OutputOptions,
+        click.option("-o", "--output", required=required, type=click.Path(path_type=Path), metavar="OUT.h5", help=help),
+        resume_option,
+        click.option("--overwrite", is_flag=True, help="Replace the output if it exists."),
+    )
 # fmt: on
-
-
-def check_output(path: Path, *, resume: bool, overwrite: bool) -> None:
-    """Raise ConfigError or ResourceError if nothing can be written there, before any work is done."""
-    folder = path.parent
-    if not folder.is_dir():
-        raise ResourceError(f"{folder}: no such folder; make it first")
-    if path.is_dir():
-        raise ConfigError(f"{path}: is a folder; name a file")
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
-    part = path.with_name(path.name + ".part")
-    if part.exists() and not (resume or overwrite):
-        raise ConfigError(f"{part}: an interrupted run; use --resume to continue it, or --overwrite to start again")
-    if not os.access(folder, os.W_OK):
-        raise ResourceError(f"{folder}: cannot be written to; name an output elsewhere")

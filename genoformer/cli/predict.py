@@ -5,20 +5,21 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from pathlib import Path
 
 import click
 
+from genoformer.cli.checks import check_run
 from genoformer.cli.options import (
     DeviceOptions,
     InputOptions,
+    OutputOptions,
     WindowOptions,
-    check_output,
+    batch_option,
+    chunk_option,
     device_options,
     input_options,
     model_option,
-    overwrite_option,
-    resume_option,
+    output_options,
     window_options,
 )
 from genoformer.cli.progress import duration, progress, say, show_plan, size
@@ -26,30 +27,11 @@ from genoformer.cli.progress import duration, progress, say, show_plan, size
 
 @click.command("predict")
 @input_options
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="OUT.h5",
-    help="HDF5 file to write; it appears under this name once it is whole.",
-)
+@output_options(required=True, help="HDF5 file to write; it appears under this name once it is whole.")
 @model_option
 @window_options
-@click.option(
-    "--chunk-size",
-    type=click.IntRange(min=0),
-    metavar="TOKENS",
-    help="Tokens computed at a time, 0 for all: bounds memory, changes nothing else.  [default: 4096 on cpu, else all]",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Windows computed together: for speed, changes nothing else.",
-)
+@chunk_option
+@batch_option
 @device_options
 @click.option(
     "--precision",
@@ -71,8 +53,6 @@ from genoformer.cli.progress import duration, progress, say, show_plan, size
     show_default=True,
     help="NCBI translation table; auto tells 11 from 4 by the input.",
 )
-@resume_option
-@overwrite_option
 @click.option(
     "--seed",
     type=int,
@@ -83,7 +63,7 @@ from genoformer.cli.progress import duration, progress, say, show_plan, size
 )
 def command(
     source: InputOptions,
-    output: Path,
+    target: OutputOptions,
     model: str,
     cut: WindowOptions,
     chunk_size: int | None,
@@ -92,8 +72,6 @@ def command(
     precision: str,
     strand_average: bool,
     genetic_code: str,
-    resume: bool,
-    overwrite: bool,
     seed: int,
 ) -> None:
     """Predict every base of INPUT: FASTA or GenBank (plain, gzip or bgzip), the reads of BAM or CRAM, what tokenize
@@ -105,15 +83,10 @@ def command(
     Example:
       genoformer predict genome.fa.gz -o genome.h5
     """
-    from genoformer.model.checkpoint import read_checkpoint
-    from genoformer.plan import check_predictable
-
-    check_output(output, resume=resume, overwrite=overwrite)
-    read_checkpoint(model)
-    sequences = source.open()
-    plan = cut.plan(source, sequences)
-    show_plan(plan)
-    check_predictable(plan)
+    checks = check_run(source, cut, model=model, device=hardware.device, target=target, show=show_plan)
+    plan, sequences = checks.plan, checks.sequences
+    assert plan is not None
+    assert sequences is not None
 
     import torch
 
@@ -139,12 +112,12 @@ def command(
             plan,
             sequences,
             loaded,
-            output,
+            target.output,
             settings=settings,
             command=shlex.join(["genoformer", *sys.argv[1:]]),
-            resume=resume,
-            overwrite=overwrite,
+            resume=target.resume,
+            overwrite=target.overwrite,
             report=report,
         )
     elapsed = time.monotonic() - began
-    say(f"{output}: {size(plan.accounting.predicted, 'b')} predicted in {duration(elapsed)}")
+    say(f"{target.output}: {size(plan.accounting.predicted, 'b')} predicted in {duration(elapsed)}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +13,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from genoformer.plan import Plan
+    from genoformer.train import Progress
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 LOG_SECONDS = 10.0
@@ -116,9 +119,15 @@ class _Pace:
 
 def show_plan(plan: Plan) -> None:
     """Say what will become of the input: every base is in one of the numbers."""
+    for line in describe_plan(plan):
+        say(line)
+
+
+def describe_plan(plan: Plan) -> Iterator[str]:
+    """Yield lines that tell what will become of the input."""
     account, letters = plan.accounting, plan.letters
     count = len(plan.sequences)
-    say(f"{plan.source}: {count:,} sequence{'s' if count != 1 else ''}, {account.total:,} bases")
+    yield f"{plan.source}: {count:,} sequence{'s' if count != 1 else ''}, {account.total:,} bases"
     parts = [f"{account.predicted:,} to predict in {len(plan.owned):,} windows"]
     for bases, what in (
         (account.masked, "masked (gaps)"),
@@ -127,18 +136,69 @@ def show_plan(plan: Plan) -> None:
     ):
         if bases:
             parts.append(f"{bases:,} {what}")
-    say(f"  bases: {', '.join(parts)}")
+    yield f"  bases: {', '.join(parts)}"
     unusual = [(letters.ambiguous, "ambiguous (IUPAC)"), (letters.invalid, "not nucleotide letters")]
     if any(number for number, _ in unusual):
-        say(f"  read as N: {', '.join(f'{number:,} {what}' for number, what in unusual if number)}")
+        yield f"  read as N: {', '.join(f'{number:,} {what}' for number, what in unusual if number)}"
     for reason, number in plan.left_out.items():
-        say(f"  reads left out: {number:,} ({reason})")
+        yield f"  reads left out: {number:,} ({reason})"
     skipped = [
         (name, reason) for name, reason in zip(plan.sequences.names, plan.sequences.reason, strict=True) if reason
     ]
     for name, reason in skipped[:LISTED]:
-        say(f"  {name}: {reason}")
+        yield f"  {name}: {reason}"
     if len(skipped) > LISTED:
-        say(f"  ... and {len(skipped) - LISTED:,} more; the output lists all")
+        yield f"  ... and {len(skipped) - LISTED:,} more; the output lists all"
     if plan.short:
-        say(f"  note: {plan.short:,} sequences are shorter than 100 bases; predictions for them are unreliable")
+        yield f"  note: {plan.short:,} sequences are shorter than 100 bases; predictions for them are unreliable"
+
+
+@contextmanager
+def quiet_pipe() -> Iterator[None]:
+    """End quietly when whoever reads standard output stops, as `head` does."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when Python ends
+
+
+@contextmanager
+def training_progress(steps: int) -> Iterator[Callable[[Progress], None]]:
+    """Show loss, speed and validation of each step: a bar on a terminal, a line every few seconds elsewhere."""
+    words = _TrainingWords()
+    if not console.is_terminal:
+        last = float("-inf")
+
+        def show_line(step: Progress) -> None:
+            nonlocal last
+            said = words.of(step)
+            if step.validation is not None or step.step == step.steps or time.monotonic() - last >= LOG_SECONDS:
+                last = time.monotonic()
+                say(f"train: step {step.step:,} of {step.steps:,}, {said}")
+
+        yield show_line
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (TextColumn("train"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("train", total=steps, words="")
+        yield lambda step: bar.update(task, completed=step.step, words=words.of(step))
+
+
+class _TrainingWords:
+    """What to say of a step; time is reckoned from the first one on."""
+
+    def __init__(self) -> None:
+        self._began, self._first, self._validation = 0.0, 0, ""
+
+    def of(self, step: Progress) -> str:
+        if not self._first:
+            self._began, self._first = time.monotonic(), step.step
+        if step.validation is not None:
+            self._validation = f", validation F1 {step.validation:.4f}"
+        done = step.step - self._first
+        left = (time.monotonic() - self._began) / done * (step.steps - step.step) if done else 0.0
+        rest = f", {duration(left)} left" if done and left else ""
+        return f"loss {step.loss:.4f}, {size(step.bases_per_second, 'b/s')}{self._validation}{rest}"
