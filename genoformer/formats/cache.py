@@ -32,6 +32,12 @@ def index_path(source: Path, suffix: str, *, is_temporary: bool = False) -> Path
     return wanted
 
 
+def cache_folder() -> tuple[Path, bool]:
+    """Return where indexes are kept, and whether that is for good or, where nothing else can be written, for now."""
+    folder = _folder()
+    return folder, folder != _temporary_folder()
+
+
 def _folder() -> Path:
     chosen = os.environ.get(ENVIRONMENT)
     try:

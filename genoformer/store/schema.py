@@ -104,6 +104,11 @@ def read_status(file: Any) -> str:
     return _text(file.attrs["status"])
 
 
+def read_version(file: Any) -> tuple[str, int]:
+    """Return which program wrote a file, and the version of its layout."""
+    return _text(file.attrs["generated-by"]), int(file.attrs["format-version"])
+
+
 def check_header(file: Any, path: Path) -> None:
     """Raise FormatError unless the root says that this is a store of a version known here."""
     name = file.attrs.get("format")

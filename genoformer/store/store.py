@@ -40,6 +40,8 @@ class TrackStore:
     tracks : dict of Track by name, in order
     metadata : dict, the provenance
     status : "complete", or "incomplete" where a .part was asked for
+    generated_by, format_version : program and version that wrote it; version of the layout
+    dtype : of the values as stored
     """
 
     create = staticmethod(create_store)
@@ -50,7 +52,9 @@ class TrackStore:
         self.tracks: dict[str, Track] = schema.read_tracks(hdf5)
         self.metadata = schema.read_metadata(hdf5)
         self.status = schema.read_status(hdf5)
+        self.generated_by, self.format_version = schema.read_version(hdf5)
         self._datasets = {name: hdf5["tracks"][name]["values"] for name in self.tracks}
+        self.dtype: np.dtype = next(iter(self._datasets.values())).dtype
 
     @cached_property
     def sequences(self) -> SequenceTable:
@@ -119,6 +123,25 @@ class TrackStore:
         first, last = (0, self.sequences.total_bases) if region is None else self._span(region)
         return self._stream(names, first, last, size)
 
+    def predicted_counts(self, first: int = 0, last: int | None = None) -> np.ndarray:
+        """Count the bases that have a value, of sequences first to last - 1: (sequences,) int64.
+
+        Reads one channel of the first track.
+        """
+        offsets = self.sequences.offsets[first : (len(self.sequences) if last is None else last) + 1]
+        counts = np.zeros(max(len(offsets) - 1, 0), dtype=np.int64)
+        here = int(offsets[0]) if len(counts) else 0
+        while len(counts) and here < offsets[-1]:
+            stop = min(int(offsets[-1]), (here // BLOCK_BASES + 1) * BLOCK_BASES)
+            values = self._read(next(iter(self.tracks)), here, stop, channel=0)
+            has_value = values != schema.FILL["uint8"] if values.dtype == np.uint8 else ~np.isnan(values)
+            running = np.concatenate([[0], np.cumsum(has_value)])
+            low, high = np.searchsorted(offsets, [here, stop - 1], side="right") - 1
+            bounds = offsets[low : high + 2].clip(here, stop) - here
+            counts[low : high + 1] += np.diff(running[bounds])
+            here = stop
+        return counts
+
     def close(self) -> None:
         """Close the file."""
         self._datasets.clear()
@@ -174,10 +197,10 @@ class TrackStore:
             )
         return int(self.sequences.offsets[index]) + region.start
 
-    def _read(self, track: str, first: int, last: int) -> np.ndarray:
+    def _read(self, track: str, first: int, last: int, *, channel: int | slice = slice(None)) -> np.ndarray:
         self._check_open()
         try:
-            return self._datasets[track][first:last]
+            return self._datasets[track][first:last, channel]
         except _DAMAGE as error:
             raise _unreadable(self.path, error) from error
 
