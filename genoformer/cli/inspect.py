@@ -1,0 +1,156 @@
+"""genoformer inspect: what a store holds, or the values of regions as text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from genoformer.cli.progress import quiet_pipe
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from genoformer.store import TrackStore
+
+FIRST = 20
+_BLOCK = 1 << 16
+
+
+@click.command("inspect")
+@click.argument("file", metavar="FILE.h5", type=click.Path(path_type=Path))
+@click.option("--region", "-r", "regions", multiple=True, metavar="BED|REGION",
+              help="Print the values of these as TSV instead: chr:start-end (from 1, both ends included), a whole "
+                   "sequence by its name, or a BED file; may be repeated.")  # fmt: skip
+@click.option("--track", metavar="NAME", help="Whose values to print.  [default: the first track]")
+@click.option("--all", "show_all", is_flag=True, help=f"List every sequence, not only the first {FIRST}.")
+def command(file: Path, regions: tuple[str, ...], track: str | None, show_all: bool) -> None:
+    """Show what FILE.h5 holds: how it was made, its tracks, what became of each base, and every sequence. Takes what
+    predict and tokenize wrote, and the .part of an interrupted run.
+
+    With --region, print one line a base: sequence, position (from 1), and a column for each channel, "nan" where
+    nothing was predicted.
+
+    \b
+    Example:
+      genoformer inspect genome.h5 --region chr1:1001-2000 | head
+    """
+    from genoformer.store import open_store
+
+    with open_store(file, allow_incomplete=True) as store, quiet_pipe():
+        if not regions:
+            for line in (*summary(store), *table(store, None if show_all else FIRST)):
+                click.echo(line)
+            return
+        for data in values_as_text(store, regions, track):
+            sys.stdout.buffer.write(data)
+
+
+def summary(store: TrackStore) -> Iterator[str]:
+    """Yield lines about the file as a whole."""
+    metadata = store.metadata
+    identity, account = metadata.get("identity", {}), metadata.get("accounting", {})
+    yield f"file: {store.path}, {store.generated_by}, layout {store.format_version}, {store.status}"
+    if "input" in metadata:
+        yield f"input: {metadata['input']}"
+    if "model" in identity:
+        yield f"model: {identity['model']} (sha256 {str(identity.get('model-sha256', ''))[:12]})"
+    settings = [f"{key} {identity[key]}" for key in ("window", "overlap", "genetic-code", "strand-average", "precision")
+                if key in identity]  # fmt: skip
+    if settings:
+        yield f"settings: {', '.join(settings)}"
+    if metadata.get("command"):
+        yield f"command: {metadata['command']}"
+    for track in store.tracks.values():
+        yield f"track: {track.name}, {track.kind} ({track.units}), channels {' '.join(track.channels)}"
+    if account:
+        yield f"bases: {_counts(account)}"
+    letters = metadata.get("letters", {})
+    if letters:
+        yield f"letters: {_counts(letters)}"
+    for reason, number in metadata.get("left-out", {}).items():
+        yield f"reads left out: {number:,} ({reason})"
+    if store.status != "complete":
+        total = store.sequences.total_bases if "tokens" in store.tracks else account.get("predicted", 0)
+        done = int(store.predicted_counts().sum())
+        share = f" ({100 * done / total:.1f}%)" if total else ""
+        yield f"progress: {done:,} of {total:,} bases written{share}; the same command with --resume goes on"
+
+
+def _counts(numbers: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in numbers.items())
+
+
+def table(store: TrackStore, most: int | None) -> Iterator[str]:
+    """Yield aligned lines about the sequences: at most so many, and how many more there are."""
+    sequences = store.sequences
+    shown = len(sequences) if most is None else min(most, len(sequences))
+    counts = store.predicted_counts(0, shown)
+    yield f"sequences: {len(sequences):,}"
+    rows = [("name", "length", "topology", "status", "predicted", "reason")]
+    for index in range(shown):
+        length = int(sequences.lengths[index])
+        share = f"{100 * counts[index] / length:.1f}%" if length else "-"
+        rows.append((_fitting(sequences.names[index]), f"{length:,}", sequences.topology[index],
+                     sequences.status[index], share, sequences.reason[index]))  # fmt: skip
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        cells = [f"{row[i]:{'>' if i in (1, 4) else '<'}{widths[i]}}" for i in range(5)]
+        yield f"  {'  '.join([*cells, row[5]])}".rstrip()
+    if shown < len(sequences):
+        yield f"  ... and {len(sequences) - shown:,} more; --all lists them"
+
+
+def _fitting(name: str, width: int = 40) -> str:
+    """Make a name printable, and on a terminal short."""
+    name = name.encode("utf-8", "replace").decode() if name.isprintable() else ascii(name)[1:-1]
+    return f"{name[: width - 1]}…" if len(name) > width and sys.stdout.isatty() else name
+
+
+def values_as_text(store: TrackStore, texts: tuple[str, ...], track: str | None) -> Iterator[bytes]:
+    """Yield the values of regions as tab-separated lines, a header first, in pieces."""
+    import numpy as np
+
+    from genoformer.formats.bed import parse_regions
+    from genoformer.store.sequences import encode_text
+
+    lengths = dict(zip(store.sequences.names, store.sequences.lengths.tolist(), strict=True))
+    regions = parse_regions(texts, lengths)
+    name = next(iter(store.tracks)) if track is None else track
+    blocks = [store.blocks(name, region, size=_BLOCK) for region in regions]
+    written = number_texts(store.dtype)
+    yield "\t".join(["sequence", "position", *store.tracks[name].channels]).encode() + b"\n"
+    for block in (block for stream in blocks for block in stream):
+        values = np.ascontiguousarray(block.values[name])
+        codes = values if values.dtype == np.uint8 else values.view(np.uint16)
+        label = np.full(len(values), encode_text(block.sequence, what="name"))
+        positions = np.arange(block.start + 1, block.end + 1).astype("S20")
+        columns = [label, positions, *(written[codes[:, channel]] for channel in range(codes.shape[1]))]
+        yield joined(columns)
+
+
+def number_texts(dtype: np.dtype) -> np.ndarray:
+    """Return how each value of a type of two bytes or one is written, by its bits; "nan" where there is no value."""
+    import numpy as np
+
+    if dtype == np.uint8:
+        texts = np.arange(256).astype("S3")
+        texts[255] = b"nan"
+        return texts
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype("S12")
+
+
+def joined(columns: list[np.ndarray]) -> bytes:
+    """Join columns of texts by tabs into lines, all rows at once; texts hold no NUL."""
+    import numpy as np
+
+    parts = []
+    for number, column in enumerate(columns):
+        parts.append(np.ascontiguousarray(column).view(np.uint8).reshape(len(column), -1))
+        end = ord("\n" if number == len(columns) - 1 else "\t")
+        parts.append(np.full((len(column), 1), end, dtype=np.uint8))
+    letters = np.concatenate(parts, axis=1)
+    return letters[letters != 0].tobytes()

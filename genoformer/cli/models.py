@@ -1,0 +1,105 @@
+"""genoformer models: which ones there are, what one is, where it lies."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from genoformer.cli.progress import quiet_pipe, say, size
+
+if TYPE_CHECKING:
+    from genoformer.model.checkpoint import Checkpoint
+
+
+@click.group("models", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> int | None:
+    """List the bundled models, show one (its configuration, training and model card), or print its folder.
+
+    \b
+    Example:
+      genoformer models
+      genoformer models show prokaryote-genes
+      genoformer predict genome.fa -o genome.h5 --model "$(genoformer models path prokaryote-genes)"
+    """
+    return show_list() if context.invoked_subcommand is None else None
+
+
+@command.command("list")
+def list_command() -> int:
+    """List the bundled models; exit with 1 if one of them is damaged."""
+    return show_list()
+
+
+@command.command("show")
+@click.argument("name", metavar="NAME|PATH")
+def show_command(name: str) -> None:
+    """Print the configuration, the training and the model card of a bundled model, or of a folder."""
+    from genoformer.model.checkpoint import CARD, read_checkpoint
+
+    found = read_checkpoint(name)
+    lines = [
+        f"name: {found.name}",
+        f"path: {found.path}",
+        f"sha256: {found.sha256} (checked)",
+        f"parameters: {parameters(found):,}",
+        f"tracks: {', '.join(found.config.tracks)}",
+        f"config: {as_json(found.config)}",
+        f"training: {json.dumps(found.training, indent=2)}",
+    ]
+    card = found.path / CARD
+    if card.is_file():
+        lines += ["", card.read_text(encoding="utf-8", errors="replace").rstrip()]
+    with quiet_pipe():
+        click.echo("\n".join(lines))
+
+
+@command.command("path")
+@click.argument("name", metavar="NAME|PATH")
+def path_command(name: str) -> None:
+    """Print the folder of a bundled model, or of a folder, if it is intact."""
+    from genoformer.model.checkpoint import read_checkpoint
+
+    click.echo(read_checkpoint(name).path)
+
+
+def show_list() -> int:
+    """Print a line for each bundled model; return 1 if one cannot be used."""
+    from genoformer.errors import CheckpointError
+    from genoformer.model.checkpoint import WEIGHTS, bundled_models, read_checkpoint
+
+    names = bundled_models()
+    if not names:
+        say("no model is bundled with this installation; `genoformer train` makes one")
+    rows, failures = [], 0
+    for name in names:
+        try:
+            found = read_checkpoint(name)
+            weights = size((found.path / WEIGHTS).stat().st_size)
+            rows.append((name, f"{parameters(found):,}", ",".join(found.config.tracks), weights,
+                         found.sha256[:12], "intact"))  # fmt: skip
+        except CheckpointError as error:
+            rows.append((name, "-", "-", "-", "-", f"unusable: {error}"))
+            failures += 1
+    if rows:
+        rows.insert(0, ("name", "parameters", "tracks", "size", "sha256", "state"))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)] if rows else []
+    for row in rows:
+        click.echo("  ".join([*(f"{text:<{width}}" for text, width in zip(row[:5], widths, strict=True)), row[5]]))
+    return 1 if failures else 0
+
+
+def parameters(found: Checkpoint) -> int:
+    """Count the learned numbers of a model."""
+    from genoformer.model.genoformer import build
+
+    return sum(parameter.numel() for parameter in build(found.config).parameters())
+
+
+def as_json(config: object) -> str:
+    """Write a configuration for people."""
+    from genoformer.config import to_dict
+
+    return json.dumps(to_dict(config), indent=2)
