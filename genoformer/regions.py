@@ -6,11 +6,12 @@ All coordinates are 0-based half-open, in bases, on the forward strand.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from genoformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DEFAULT_WINDOW = 100_000
 DEFAULT_OVERLAP = 5_000
