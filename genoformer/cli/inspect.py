@@ -90,7 +90,7 @@ def table(store: TrackStore, most: int | None) -> Iterator[str]:
     shown = len(sequences) if most is None else min(most, len(sequences))
     counts = store.predicted_counts(0, shown)
     yield f"sequences: {len(sequences):,}"
-    rows = [("name", "length", "topology", "status", "predicted", "reason")]
+    rows = [("name", "length", "topology", "status", "values", "reason")]
     for index in range(shown):
         length = int(sequences.lengths[index])
         share = f"{100 * counts[index] / length:.1f}%" if length else "-"
