@@ -114,7 +114,16 @@ def test_every_command_is_described():
     assert sorted(described) == sorted(COMMANDS)
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md"])
+def test_every_benchmark_is_listed():
+    text = (ROOT / "tests" / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"python tests/benchmarks/(\w+\.py)", text))
+    assert listed == {path.name for path in (ROOT / "tests" / "benchmarks").glob("*.py")}
+
+
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "pipelines/README.md"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
     path = ROOT / document
     for target in links(path.read_text(encoding="utf-8")):
