@@ -170,8 +170,26 @@ def mean_f1(scores: dict[str, Score]) -> float:
 
 
 def _append(path: Path, entry: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as log:
-        log.write(json.dumps(entry) + "\n")
+    try:
+        with path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(entry) + "\n")
+    except OSError as error:
+        raise ResourceError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _rewind(path: Path, step: int) -> None:
+    """Take from the log what a run wrote after its last checkpoint: these steps will be taken again."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:  # the line that was being written
+            continue
+        if entry.get("step", 0) <= step:
+            kept.append(line + "\n")
+    path.write_text("".join(kept), encoding="utf-8")
 
 
 def prepare_run(config: RunConfig, folder: Path, *, resume: bool, device: torch.device) -> State:
@@ -187,6 +205,7 @@ def prepare_run(config: RunConfig, folder: Path, *, resume: bool, device: torch.
         if not resume:
             raise InputError(f"{folder}: already holds a training; use --resume to go on with it, or another folder")
         load_state(state, folder / STATE, config)
+    _rewind(folder / LOG, state.step)
     return state
 
 
@@ -213,7 +232,7 @@ def train(
 
     Raises
     ------
-    ConfigError, InputError : nothing to train on, or files that do not fit
+    ConfigError, InputError : nothing to train on, files that do not fit, or a loss that is no number any more
     ResourceError : the folder cannot be written
     """
     folder = Path(folder)
@@ -226,7 +245,10 @@ def train(
     while state.step < settings.steps:
         loss = float(train_step(state, genomes, settings))
         if not math.isfinite(loss):
-            raise ResourceError(f"step {state.step}: the loss is {loss}; lower learning_rate and resume")
+            raise ConfigError(
+                f"step {state.step}: the loss is {loss}; start again in another folder with a lower learning_rate "
+                f"(now {settings.learning_rate}) or precision = 'float32'"
+            )
         speed = (state.step - first) * settings.step_bases / (time.monotonic() - began)
         last = state.step == settings.steps
         scores = None
