@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -12,6 +13,9 @@ import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # `import naive`, wherever a test lives
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # parallel tests do not fight for cores; takes effect before torch is loaded
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("genoformer", deadline=None)  # a busy machine is not a failure
 settings.load_profile("genoformer")
