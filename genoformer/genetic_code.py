@@ -41,7 +41,7 @@ def _sample(plan: Plan, sequences: Sequences) -> list[np.ndarray]:
     longest = [int(i) for i in np.argsort(-lengths, kind="stable")[:SAMPLE_WINDOWS] if lengths[i] > 0]
     each = -(-SAMPLE_WINDOWS // max(len(longest), 1))
     found: dict[int, list[np.ndarray]] = {}
-    for index, record in enumerate(records_of(sequences, plan.regions)):
+    for index, record in enumerate(records_of(sequences, plan.chosen_by)):
         if index in longest:
             length = len(record.bases)
             size = min(SAMPLE_BASES, length)

@@ -46,9 +46,10 @@ class Plan:
     compositions : int64, (sequences, 4): what each sequence is made of, columns of `Composition`
     owned : int64, (windows, 3): sequence index, start and end of what each window owns, in order
     window, overlap : bases
-    regions : what was asked for, None for everything
+    regions : the parts of sequences that were asked for, None for everything
     accounting : of every base
     left_out : records of the file that are no input, by reason: reads that the filter rejects
+    chosen_by : of reads: only those that overlap these regions were asked for, None for all; see `records_of`
     """
 
     source: str
@@ -61,6 +62,7 @@ class Plan:
     regions: tuple[Region, ...] | None
     accounting: Accounting
     left_out: dict[str, int]
+    chosen_by: tuple[Region, ...] | None = None
 
     @property
     def blocks(self) -> np.ndarray:
@@ -173,8 +175,10 @@ def make_plan(
     scan = _Scan(min_length=min_length)
     for record in records_of(sequences, regions):
         scan.add(record)
+    left_out: dict[str, int] = dict(getattr(sequences, "counts", {}))
     if not scan.names:
-        raise InputError(f"{sequences.source}: holds no sequence{' that is wanted' if regions else ''}")
+        why = "; ".join(f"{number:,} reads left out: {reason}" for reason, number in left_out.items())
+        raise InputError(f"{sequences.source}: holds no sequence that is wanted{f' ({why})' if why else ''}")
     check_unique(scan.names, sequences.source)
     table = SequenceTable.build(scan.names, **scan.columns)
     asked = None if regions is None or is_reads(sequences) else tuple(regions)
@@ -188,7 +192,8 @@ def make_plan(
         overlap=overlap,
         regions=asked,
         accounting=_account(table, scan.gaps, asked),
-        left_out=dict(getattr(sequences, "counts", {})),
+        left_out=left_out,
+        chosen_by=tuple(regions) if regions is not None and is_reads(sequences) else None,
     )
     indices = (
         range(len(table)) if asked is None else [table.index(name) for name in dict.fromkeys(r.sequence for r in asked)]

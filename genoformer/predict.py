@@ -134,7 +134,7 @@ def _items(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterato
     """Yield the windows to predict, with their codes, in the order of the input."""
     number = 0  # of the window, in the order of plan.owned
     first = np.searchsorted(plan.owned[:, 0], np.arange(len(plan.sequences) + 1))
-    for index, record in enumerate(records_of(sequences, plan.regions)):
+    for index, record in enumerate(records_of(sequences, plan.chosen_by)):
         expected = plan.sequences
         if index >= len(expected) or (record.name, len(record.bases)) != (
             expected.names[index],

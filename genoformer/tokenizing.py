@@ -62,7 +62,7 @@ def tokenize_to_store(
     )
     with writer:
         number = 0
-        for index, record in enumerate(records_of(sequences, plan.regions)):
+        for index, record in enumerate(records_of(sequences, plan.chosen_by)):
             for start, end in _spans(int(plan.sequences.lengths[index])):
                 if not writer.is_done(number):
                     writer.write(Block(record.name, start, {TOKENS.name: encode(record.bases[start:end])[:, None]}))
