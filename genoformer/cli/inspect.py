@@ -149,7 +149,7 @@ def joined(columns: list[np.ndarray]) -> bytes:
 
     parts = []
     for number, column in enumerate(columns):
-        parts.append(np.ascontiguousarray(column).view(np.uint8).reshape(len(column), -1))
+        parts.append(np.ascontiguousarray(column).view(np.uint8).reshape(len(column), column.dtype.itemsize))
         end = ord("\n" if number == len(columns) - 1 else "\t")
         parts.append(np.full((len(column), 1), end, dtype=np.uint8))
     letters = np.concatenate(parts, axis=1)

@@ -30,10 +30,13 @@ Call = Callable[..., Result]
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a model that predicts nonsense, fast."""
+    import torch
+
     from genoformer.config import ModelConfig
     from genoformer.model.checkpoint import save_model
     from genoformer.model.genoformer import build
 
+    torch.set_num_threads(1)  # more only get into each other's way
     config = ModelConfig(width=32, heads=2, stem_channels=16, performer_count=32, attention=("local", "performer"))
     folder = tmp_path_factory.mktemp("models") / "tiny"
     save_model(folder, build(config), config, name="tiny")

@@ -1,0 +1,135 @@
+"""train: a model from a configuration, gone on with where it stopped."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tiny import made_up_genome, write_fasta, write_gff
+
+CONFIG = """
+[model]
+width = 16
+heads = 2
+stem_channels = 8
+attention = ["local"]
+performer_count = 16
+[train]
+windows = [300]
+step_bases = 600
+steps = {steps}
+warmup = 1
+validate_every = 2
+save_every = 2
+validate_bases = 1000
+[[samples]]
+fasta = "{fasta}"
+annotation = "x.gff"
+[[samples]]
+fasta = "{fasta}"
+annotation = "x.gff"
+split = "validation"
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    sequence, genes = made_up_genome(6)
+    write_fasta(tmp_path / "x.fa", {"c": sequence, "other": b"ACGT" * 20})
+    write_gff(tmp_path / "x.gff", {"c": genes})
+
+    def make(steps=4, fasta="x.fa", extra=""):
+        (tmp_path / "c.toml").write_text(CONFIG.format(steps=steps, fasta=fasta) + extra)
+        return tmp_path / "c.toml"
+
+    return make
+
+
+def test_trains_a_model_that_predicts(config, call, tmp_path):
+    folder = tmp_path / "run"
+    result = call("train", config(), "-o", folder, "--name", "mine", "--threads", 1)
+    assert (result.code, result.out) == (0, "")
+    lines = result.err.splitlines()
+    assert "4 steps of 600 bases" in lines[0]
+    assert "x.fa:" in lines[1]
+    assert "1 sequences without annotation ignored" in lines[1]
+    said = [line for line in lines if line.startswith("train: ")]
+    assert "step 4 of 4" in said[-1]
+    assert all(word in said[-1] for word in ("loss", "b/s", "validation F1"))
+    assert str(folder / "model") in lines[-1]
+    assert "'mine'" in lines[-1]
+    assert len((folder / "log.jsonl").read_text().splitlines()) == 4
+    assert call("predict", tmp_path / "x.fa", "-o", tmp_path / "o.h5", "--model", folder / "model").code == 0
+    shown = call("models", "show", folder / "model").out
+    assert "name: mine" in shown
+    assert '"steps": 4' in shown
+    assert call("models", "path", folder / "model").out.strip() == str(folder / "model")
+    again = call("train", config(), "-o", folder)
+    assert again.code != 0
+    assert "--resume" in again.complaints[0]
+    assert call("train", config(), "-o", folder, "--resume").code == 0  # nothing is left to do
+
+
+def test_stopped_and_resumed_is_as_never_stopped(config, call, tmp_path, monkeypatch):
+    assert call("train", config(), "-o", tmp_path / "whole", "--name", "m").code == 0
+    from genoformer import train
+
+    step = train.train_step
+
+    def stop(state, *arguments):
+        if state.step == 2:
+            raise KeyboardInterrupt
+        return step(state, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "train_step", stop)
+        assert call("train", config(), "-o", tmp_path / "cut", "--name", "m").code == 130
+    assert call("train", config(), "-o", tmp_path / "cut", "--name", "m", "--resume").code == 0
+    weights = "model/model.safetensors"
+    assert (tmp_path / "cut" / weights).read_bytes() == (tmp_path / "whole" / weights).read_bytes()
+
+
+def test_samples_lie_where_data_says(config, call, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    toml = config().rename(tmp_path / "elsewhere" / "c.toml")
+    result = call("train", toml, "-o", tmp_path / "run")
+    assert result.code == 1
+    assert str(tmp_path / "elsewhere" / "x.fa") in result.complaints[0]
+    assert call("train", toml, "-o", tmp_path / "run2", "--data", tmp_path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "word"),
+    [
+        ("\n[train.more]\nx = 1\n", 2, "more"),
+        ("\n[unknown]\nx = 1\n", 2, "unknown key 'unknown'"),
+        ("\nthis is no TOML", 2, "not valid TOML"),
+        ("\n[[samples]]\nfasta = 'none.fa'\nannotation = 'x.gff'\n", 1, "none.fa"),
+    ],
+)
+def test_configurations_that_cannot_be_used(extra, code, word, config, call, tmp_path):
+    result = call("train", config(extra=extra), "-o", tmp_path / "run")
+    assert result.code == code
+    assert len(result.complaints) == 1
+    assert word in result.complaints[0]
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_configuration_that_is_not_there(call, tmp_path):
+    result = call("train", tmp_path / "none.toml", "-o", tmp_path / "run")
+    assert result.code == 2
+    assert "none.toml" in result.complaints[0]
+
+
+def test_a_folder_that_cannot_be_made(config, call, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = call("train", config(), "-o", tmp_path / "file" / "run")
+    assert result.code == 3
+    assert "cannot be made" in result.complaints[0]
+
+
+def test_the_log_is_json(config, call, tmp_path):
+    assert call("train", config(steps=2), "-o", tmp_path / "run").code == 0
+    entries = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in entries] == [1, 2]
+    assert 0 <= entries[-1]["validation"]["mean_f1"] <= 1
