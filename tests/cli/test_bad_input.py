@@ -55,7 +55,8 @@ CASES = {
     "region from 0": (region("a:0-10"), 1, ["a:0-10", "from 1"]),
     "bad line of a BED": (region("x.bed"), 1, ["x.bed:2", "300"]),
     "HDF5 of others": (lambda folder: [foreign(folder / "x.h5")], 1, ["x.h5", "genoformer"]),
-    "overlap too large": (lambda folder: [fasta(folder / "x.fa", a=GOOD), "--window", 9, "--overlap", 9], 2, ["overlap"]),
+    "overlap too large": (
+        lambda folder: [fasta(folder / "x.fa", a=GOOD), "--window", 9, "--overlap", 9], 2, ["overlap"]),
 }  # fmt: skip
 
 
