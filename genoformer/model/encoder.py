@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from genoformer.attention import Attention, Summary
-from genoformer.attention.attention import extents
+from genoformer.attention.attention import extents, in_float
 from genoformer.model.convolution import Convolution, DepthwiseConvolution
 from genoformer.tokens import PAD
 
@@ -75,10 +75,9 @@ class Stem(nn.Module):
 
     def features(self, sequence: Resident, start: int, end: int) -> Tensor:
         """Return the features of bases [start, end), zero beyond the sequence: (B, end - start, features)."""
-        device = self.first.weight.device
-        x = with_halo(sequence.bases, start - self.reach, end + self.reach).to(device)
+        x = with_halo(sequence.bases, start - self.reach, end + self.reach).to(self.first.weight)
         x = functional.gelu(self.first(x))
-        return kept(x, inside(sequence.bases.shape[1], sequence.base_mask, start, end, device))
+        return kept(x, inside(sequence.bases.shape[1], sequence.base_mask, start, end, x.device))
 
     def forward(self, sequence: Resident, span: Span) -> Tensor:
         """Return tokens (B, span, width)."""
@@ -110,14 +109,14 @@ class Block(nn.Module):
         h = h[:, self.reach : h.shape[1] - self.reach] + self.mix(h)
         batch, tokens, width = h.shape
         q, k, v = self.project(h).view(batch, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        return q.float(), k.float(), v.float()
+        return in_float(q), in_float(k), in_float(v)
 
     def update(self, x: Tensor, queries: Tensor, summary: Summary, start: int) -> Tensor:
         """Return the chunk's new tokens from its old ones (B, T, W) and its queries."""
         with torch.autocast(queries.device.type, enabled=False):
             attended = self.attention.attend(queries, summary, start=start)
-        x = x + self.combine(attended.transpose(1, 2).flatten(2)).float()
-        return x + self.feed_forward(x).float()
+        x = x + in_float(self.combine(attended.transpose(1, 2).flatten(2)))
+        return x + in_float(self.feed_forward(x))
 
 
 def recomputed(function: Callable, *arguments: object) -> object:
@@ -149,7 +148,7 @@ class Encoder(nn.Module):
         chunks = spans(tokens, chunk_size)
         call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
         device = sequence.bases.device
-        x = torch.cat([call(self.stem, sequence, span).float().to(device) for span in chunks], dim=1)  # type: ignore[attr-defined]
+        x = torch.cat([in_float(call(self.stem, sequence, span)).to(device) for span in chunks], dim=1)  # type: ignore[attr-defined]
         real = None if sequence.token_mask is None else sequence.token_mask[..., None]
         x = kept(x, real)
         for block in self.blocks:

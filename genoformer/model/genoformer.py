@@ -30,6 +30,7 @@ from genoformer.model.encoder import (
 )
 from genoformer.model.heads import HEADS, Head
 from genoformer.model.inputs import open_frames, stop_codons
+from genoformer.tokens import PAD
 from genoformer.tracks import TRACKS, Track
 
 
@@ -70,6 +71,8 @@ class Genoformer(nn.Module):
 
     checkpoint: Any = None
     """what it was loaded from, see genoformer.model.checkpoint"""
+    most_bases: int | None = None
+    """bases of the longest sequence that it can see, None where there is no limit"""
 
     def __init__(self, encoder: Encoder, decoder: Decoder, heads: Sequence[Head], *, inputs: Sequence[str]) -> None:
         super().__init__()
@@ -87,6 +90,8 @@ class Genoformer(nn.Module):
 
     def sequence(self, codes: Tensor, *, mask: Tensor | None = None, genetic_code: int | Tensor = 11) -> Resident:
         """Prepare the resident sequence from codes (B, L) uint8; see `forward`."""
+        if mask is not None:
+            codes = codes.masked_fill(~mask, PAD)  # what is hidden must not show in what is derived from the codes
         derived = []
         if "open-frames" in self.inputs:
             if isinstance(genetic_code, int):
@@ -193,4 +198,6 @@ def build(config: ModelConfig) -> Genoformer:
         ]
         decoder = Decoder(config.width, config.stem_channels, config.stem_stride)
         heads = [HEADS[TRACKS[name].kind](config.stem_channels, TRACKS[name]) for name in config.tracks]
-        return Genoformer(Encoder(stem, blocks), decoder, heads, inputs=config.inputs)
+        model = Genoformer(Encoder(stem, blocks), decoder, heads, inputs=config.inputs)
+        model.most_bases = config.most_bases
+        return model

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from genoformer.attention.attention import in_float
 from genoformer.tracks import IGNORED, Track
 
 
@@ -20,8 +21,8 @@ class Head(nn.Module, ABC):
         self.output = nn.Linear(features, len(track.channels))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits: (B, L, features) -> (B, L, channels) float32."""
-        return self.output(features).float()
+        """Return logits: (B, L, features) -> (B, L, channels) float32, or float64 of a model in float64."""
+        return in_float(self.output(features))
 
     @abstractmethod
     def loss(self, logits: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
