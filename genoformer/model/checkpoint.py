@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 import genoformer
@@ -50,8 +50,10 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[s
     """Write a safetensors file that is whole or not there: temporary name, fsync, rename."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
-        with temporary.open("rb+") as handle:
+        content = save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, dict(metadata or {}))
+        with temporary.open("wb") as handle:
+            handle.write(content)
+            handle.flush()
             os.fsync(handle.fileno())
         temporary.replace(path)
     except OSError as error:
@@ -121,8 +123,11 @@ def save_model(
         "training": dict(training or {}),
     }
     temporary = folder / (CONFIG + ".tmp")
-    temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(folder / CONFIG)
+    try:
+        temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(folder / CONFIG)
+    except OSError as error:
+        raise ResourceError(f"{folder / CONFIG}: cannot be written: {error.strerror}") from None
     return Checkpoint(folder, name, config, digest, dict(training or {}))
 
 
@@ -179,7 +184,10 @@ def read_checkpoint(name_or_path: str | Path) -> Checkpoint:
     weights = folder / WEIGHTS
     if not weights.is_file():
         raise CheckpointError(f"{weights}: no such file; the model's weights are missing")
-    digest = sha256(weights)
+    try:
+        digest = sha256(weights)
+    except OSError as error:
+        raise CheckpointError(f"{weights}: cannot be read: {error.strerror}") from None
     if digest != described.get("weights-sha256"):
         raise CheckpointError(
             f"{weights}: damaged or from another model (its SHA-256 is {digest[:12]}..., {CONFIG} says "
