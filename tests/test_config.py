@@ -232,7 +232,7 @@ def test_errors_of_a_file_name_it_once(tmp_path: Path, content: bytes, part: str
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="none.toml: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"none.toml: cannot be read: No such file"):
         read_toml(RunConfig, tmp_path / "none.toml")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_toml(RunConfig, tmp_path)

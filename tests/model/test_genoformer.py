@@ -1,0 +1,268 @@
+"""The model: chunks, batches, padding and recomputation leave its outputs and gradients as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import CHOICES, random_codes, tiny_config, tiny_model
+from torch import Tensor
+
+from genoformer.attention import ATTENTION, PROJECTIONS
+from genoformer.model import encoder as encoder_module
+from genoformer.model import genoformer as genoformer_module
+from genoformer.model.encoder import inside, spans, with_halo
+from genoformer.model.genoformer import Genoformer, build
+from genoformer.tokens import PAD
+
+EACH = pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
+# float32 sums in another order differ by some 1e-7 of the largest term; layers in a row multiply that by tens
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+def logits(model: Genoformer, codes: Tensor, **options: Any) -> Tensor:
+    return model(codes, **options)["coding-frame"]
+
+
+def assert_close(found: Tensor, expected: Tensor, dtype: torch.dtype = torch.float32, least: float = 1e-3) -> None:
+    """Compare relative to the largest number there is, or to ``least``."""
+    assert found.dtype == expected.dtype == dtype
+    scale = max(float(expected.detach().abs().max()), least)
+    torch.testing.assert_close(found / scale, expected / scale, rtol=0, atol=TOLERANCE[dtype])
+
+
+def assert_all_close(found: dict[str, Tensor], expected: dict[str, Tensor], dtype: torch.dtype = torch.float32) -> None:
+    """Compare outputs and gradients; a gradient that nearly cancels out keeps the rounding of what it is summed from."""
+    least = 0.01 * max(float(tensor.abs().max()) for tensor in expected.values())
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert_close(found[name], tensor, dtype, least)
+
+
+def outputs_and_gradients(model: Genoformer, codes: Tensor, chunk_size: int | None) -> dict[str, Tensor]:
+    model.zero_grad(set_to_none=True)
+    out = logits(model, codes, chunk_size=chunk_size)
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(3), dtype=out.dtype)
+    (out * weights)[codes != PAD].sum().backward()
+    grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return {"logits": out.detach()[codes != PAD], **grads}
+
+
+def test_choices_reach_every_mechanism_and_projection() -> None:
+    assert {name for choice in CHOICES.values() for name in choice["attention"]} == set(ATTENTION)
+    kinds = {choice.get("linformer_projection") for choice in CHOICES.values()}
+    assert set(PROJECTIONS) <= kinds
+
+
+@EACH
+@pytest.mark.parametrize(("stride", "chunk_sizes"), [(1, (11,)), (2, (4, 26)), (3, (13, 16, 17, 18)), (5, (1, 7))])
+def test_chunked_equals_whole_outputs_and_gradients(
+    choice: dict[str, Any], stride: int, chunk_sizes: tuple[int, ...]
+) -> None:
+    model = tiny_model(**choice, stem_stride=stride)
+    codes = random_codes(51, 22)
+    whole = outputs_and_gradients(model, codes, None)
+    assert len(whole) == 1 + sum(1 for _ in model.parameters())  # no parameter is idle
+    for chunk_size in chunk_sizes:
+        assert_all_close(outputs_and_gradients(model, codes, chunk_size), whole)
+
+
+@EACH
+def test_a_float64_model_is_exact_to_1e_12(choice: dict[str, Any]) -> None:
+    model = tiny_model(**choice, dtype=torch.float64)
+    codes = random_codes(41, 20)
+    whole = outputs_and_gradients(model, codes, None)
+    for chunk_size in (2, 7):
+        assert_all_close(outputs_and_gradients(model, codes, chunk_size), whole, torch.float64)
+    assert_close(logits(tiny_model(**choice), codes), logits(model, codes).float())
+
+
+@EACH
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 19])
+def test_odd_lengths_and_chunk_sizes(choice: dict[str, Any], length: int) -> None:
+    model = tiny_model(**choice)
+    codes = random_codes(length, unknown=0.3)
+    with torch.no_grad():
+        whole = logits(model, codes)
+        assert whole.shape == (1, length, 7)
+        assert torch.isfinite(whole).all()
+        for chunk_size in (1, 2, 7):
+            assert_close(logits(model, codes, chunk_size=chunk_size), whole)
+
+
+@EACH
+@pytest.mark.parametrize("stride", [1, 3])
+def test_a_row_alone_equals_itself_in_a_padded_batch(choice: dict[str, Any], stride: int) -> None:
+    model = tiny_model(**choice, stem_stride=stride)
+    lengths = (50, 1, 31, 30, 2, 49)
+    codes = random_codes(*lengths)
+    tables = torch.tensor([11, 4, 11, 4, 4, 11])
+    with torch.no_grad():
+        together = logits(model, codes, genetic_code=tables, chunk_size=6)
+        for row, length in enumerate(lengths):
+            alone = logits(model, codes[row : row + 1, :length], genetic_code=int(tables[row]))
+            assert_close(together[row, :length], alone[0])
+
+
+@EACH
+def test_rows_of_padding_only_are_finite_and_disturb_nobody(choice: dict[str, Any]) -> None:
+    model = tiny_model(**choice)
+    codes = torch.cat([random_codes(20), torch.full((1, 20), PAD, dtype=torch.uint8)])
+    together = outputs_and_gradients(model, codes, 3)
+    alone = outputs_and_gradients(model, codes[:1], 3)
+    assert torch.isfinite(logits(model, codes)).all()
+    assert_close(together["logits"], alone["logits"])
+    assert all(torch.isfinite(tensor).all() for tensor in together.values())
+
+
+@EACH
+def test_a_mask_hides_as_padding_does(choice: dict[str, Any]) -> None:
+    model = tiny_model(**choice)
+    padded, mask = random_codes(40, 17), torch.ones(2, 40, dtype=torch.bool)
+    mask[1, 17:] = False
+    filled = padded.clone()
+    filled[1, 17:] = random_codes(23, seed=9)[0]
+    with torch.no_grad():
+        expected = logits(model, padded)
+        assert_close(logits(model, filled, mask=mask, chunk_size=5)[mask], expected[mask])
+        assert_close(logits(model, padded[:1], mask=mask[:1]), logits(model, padded[:1]))
+
+
+def test_hidden_bases_within_a_sequence_have_no_influence() -> None:
+    model = tiny_model()
+    one, two = random_codes(60), random_codes(60)
+    mask = torch.ones(1, 60, dtype=torch.bool)
+    mask[:, 20:35] = False
+    two[:, 20:35] = (two[:, 20:35] + 1) % 4
+    assert torch.equal(logits(model, one, mask=mask)[mask], logits(model, two, mask=mask)[mask])
+    assert not torch.equal(logits(model, one)[mask], logits(model, two)[mask])
+
+
+def test_the_genetic_code_of_each_row_counts() -> None:
+    model, codes = tiny_model(), random_codes(300).expand(2, -1)
+    mixed = logits(model, codes, genetic_code=torch.tensor([11, 4]))
+    assert_close(mixed[:1], logits(model, codes[:1], genetic_code=11))
+    assert_close(mixed[1:], logits(model, codes[:1], genetic_code=4))
+    assert not torch.allclose(mixed[0], mixed[1])
+    without = tiny_model(inputs=())
+    assert torch.equal(logits(without, codes, genetic_code=4), logits(without, codes))
+
+
+@pytest.mark.parametrize("name", ["local", "performer", "hybrid"])
+def test_far_bases_matter_to_global_mechanisms_only(name: str) -> None:
+    model = tiny_model(attention=(name,), inputs=())
+    one = random_codes(150, unknown=0)
+    two = one.clone()
+    two[0, 0] = (two[0, 0] + 1) % 4
+    changed = (logits(model, one) != logits(model, two)).any(dim=-1)[0].nonzero()
+    assert int(changed.max()) < 40 if name == "local" else int(changed.max()) == 149
+
+
+def saved_bytes(model: Genoformer, codes: Tensor, chunk_size: int | None) -> int:
+    sizes: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = logits(model, codes, chunk_size=chunk_size)
+    out.sum().backward()
+    return sum(sizes.values())
+
+
+def test_chunks_keep_less_for_the_backward_pass_and_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, codes = tiny_model(), random_codes(3000)
+    whole, chunked = saved_bytes(model, codes, None), saved_bytes(model, codes, 100)
+    assert chunked < whole / 2
+    calls = []
+    features = encoder_module.Stem.features
+    monkeypatch.setattr(encoder_module.Stem, "features", lambda *a: calls.append(1) or features(*a))
+    out = logits(model, codes, chunk_size=100)
+    before = len(calls)
+    out.sum().backward()
+    assert before == 20  # ten chunks, seen by the encoder and by the decoder
+    assert len(calls) == 2 * before
+    with torch.no_grad():
+        logits(model, codes, chunk_size=100)
+    assert len(calls) == 3 * before
+
+
+def test_one_chunk_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("recomputed")
+
+    monkeypatch.setattr(encoder_module, "recomputed", refuse)
+    monkeypatch.setattr(genoformer_module, "recomputed", refuse)
+    logits(tiny_model(), random_codes(30)).sum().backward()
+
+
+def test_fresh_weights_come_from_the_seed_and_torchs_generator_is_left_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    one, two, other = (build(tiny_config(seed=seed)) for seed in (1, 1, 2))
+    assert torch.equal(torch.rand(3), expected)
+    for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(one.encoder.stem.first.weight, other.encoder.stem.first.weight)
+    projections = [
+        block.attention.projection for block in build(tiny_config(attention=("performer",) * 2)).encoder.blocks
+    ]
+    assert not torch.equal(*projections)
+
+
+def test_linformer_layers_share_one_projection_if_their_heads_are_as_many() -> None:
+    model = build(tiny_config(attention=("linformer", "hybrid", "linformer"), hybrid_global="linformer"))
+    first, hybrid, last = (block.attention for block in model.encoder.blocks)
+    assert first.projection is last.projection
+    assert hybrid.second.projection is not first.projection
+
+
+def test_codes_and_precision_leave_the_logits_in_float32() -> None:
+    model, codes = tiny_model(), random_codes(90)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = logits(model, codes, chunk_size=7)
+    assert low.dtype == torch.float32
+    assert not torch.equal(low, logits(model, codes))
+    torch.testing.assert_close(low.softmax(-1), logits(model, codes).softmax(-1), rtol=0, atol=0.1)
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 2, 9, 10, 11])
+@pytest.mark.parametrize("chunk_size", [1, 2, 10, None])
+def test_spans_partition(tokens: int, chunk_size: int | None) -> None:
+    cut = spans(tokens, chunk_size)
+    assert [position for span in cut for position in range(*span)] == list(range(tokens))
+    assert all(span.end - span.start <= (chunk_size or tokens) for span in cut)
+    assert len(cut) == max(1, -(-tokens // (chunk_size or max(tokens, 1))))
+
+
+def test_a_chunk_of_no_tokens_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1 token, got 0"):
+        tiny_model()(random_codes(9), chunk_size=0)
+
+
+def test_halos_are_zeros_and_not_real_beyond_the_ends() -> None:
+    x = torch.arange(1.0, 6.0).view(1, 5, 1)
+    around = np.pad(np.arange(1.0, 6.0), 3)
+    for start in range(-3, 5):
+        for end in range(max(start, 0) + 1, 9):
+            expected = around[start + 3 : end + 3]
+            assert with_halo(x, start, end)[0, :, 0].tolist() == expected.tolist()
+            for mask in (None, torch.ones(1, 5, dtype=torch.bool)):
+                real = inside(5, mask, start, end, x.device)
+                found = [True] * (end - start) if real is None else real[0, :, 0].tolist()
+                assert found == (expected > 0).tolist()
+
+
+@pytest.mark.gpu
+@EACH
+def test_a_resident_sequence_may_stay_on_the_cpu(choice: dict[str, Any]) -> None:
+    model, codes = tiny_model(**choice, dtype=torch.float64), random_codes(101, 44)
+    expected = outputs_and_gradients(model, codes, None)
+    found = outputs_and_gradients(model.cuda(), codes, 7)
+    assert found["logits"].device.type == "cpu"
+    for name, tensor in expected.items():
+        assert_close(found[name].cpu(), tensor.cpu(), torch.float64)
