@@ -20,7 +20,7 @@ from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, make_plan, records_of
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region, Window
 from genoformer.store import TrackStore
-from genoformer.tokens import PAD, UNKNOWN, encode
+from genoformer.tokens import PAD, encode
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -113,18 +113,16 @@ def predict_plan(
 
 def check_fits(model: Genoformer, plan: Plan) -> None:
     """Raise ConfigError if the model cannot see windows of this size."""
-    config = getattr(model.checkpoint, "config", None)
-    if config is not None:
-        check_config_fits(config, plan)
+    _check_most(model.most_bases, plan)
 
 
 def check_config_fits(config: ModelConfig, plan: Plan) -> None:
     """Raise ConfigError if a model of this shape cannot see windows of this size."""
-    mechanisms = {*config.attention, *([config.hybrid_global] if "hybrid" in config.attention else [])}
-    if config.linformer_projection != "learned" or "linformer" not in mechanisms:
-        return
-    most = config.linformer_tokens * config.stem_stride
-    if plan.window > most:
+    _check_most(config.most_bases, plan)
+
+
+def _check_most(most: int | None, plan: Plan) -> None:
+    if most is not None and plan.window > most:
         raise ConfigError(
             f"this model sees at most {most} bases at once, the window is {plan.window}; use --window {most}"
         )
@@ -149,6 +147,8 @@ def _items(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterato
             if done is None or not done[number]:
                 yield _Item(index, window, encode(record.bases[window.region.start : window.region.end]))
             number += 1
+    if number < len(plan.owned):
+        raise InputError(f"{plan.source}: has changed since it was planned (records are missing at its end); run again")
 
 
 def _batches(items: Iterator[_Item], *, budget: int, most: int, window: int) -> Iterator[list[_Item]]:
@@ -173,7 +173,7 @@ def _bucket(length: int) -> int:
 def _predict_batch(
     batch: list[_Item], plan: Plan, model: Genoformer, settings: Settings, chunk_size: int | None
 ) -> Iterator[Block]:
-    if all((item.codes >= UNKNOWN).all() for item in batch):
+    if all(_gaps_of(item, plan).all() for item in batch):
         channels = {track.name: len(track.channels) for track in model.tracks}
         values = {
             name: np.full((len(batch), max(len(item.codes) for item in batch), count), np.nan, dtype=np.float16)
@@ -196,20 +196,28 @@ def _predict_batch(
         yield _owned_block(item, {name: array[row] for name, array in values.items()}, plan)
 
 
+def _gaps_of(item: _Item, plan: Plan) -> np.ndarray:
+    """Tell which of the owned bases are in gaps: bool (bases,)."""
+    owned = item.window.owned
+    in_gap = np.zeros(owned.length, dtype=bool)
+    runs = plan.gaps.get(item.sequence)
+    if runs is not None:
+        for start, end in runs[(runs[:, 0] < owned.end) & (runs[:, 1] > owned.start)].clip(owned.start, owned.end):
+            in_gap[start - owned.start : end - owned.start] = True
+    return in_gap
+
+
 def _owned_block(item: _Item, values: dict[str, np.ndarray], plan: Plan) -> Block:
     """Cut out what the window owns; put NaN into gaps."""
     region, owned = item.window
     kept = {name: array[owned.start - region.start : owned.end - region.start] for name, array in values.items()}
-    real = item.codes[owned.start - region.start : owned.end - region.start] < UNKNOWN
+    in_gap = _gaps_of(item, plan)
     for name, array in kept.items():
-        if not np.isfinite(array[real]).all():
-            where = owned.start + int(np.flatnonzero(real & ~np.isfinite(array).all(axis=1))[0])
+        wrong = ~in_gap & ~np.isfinite(array).all(axis=1)
+        if wrong.any():
+            where = owned.start + int(np.flatnonzero(wrong)[0])
             raise ResourceError(f"track {name!r}: the model gave no number at {owned.sequence}:{where + 1}")
-    runs = plan.gaps.get(item.sequence)
-    if runs is not None:
-        for start, end in runs[(runs[:, 0] < owned.end) & (runs[:, 1] > owned.start)].clip(owned.start, owned.end):
-            for array in kept.values():
-                array[start - owned.start : end - owned.start] = np.nan
+        array[in_gap] = np.nan
     return Block(owned.sequence, owned.start, kept)
 
 
