@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from genoformer.errors import InputError
-from genoformer.formats.sequences import Record, Sequences, check_unique
+from genoformer.formats.sequences import Record, Sequences, check_region, check_unique
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, check_window, plan_windows
 from genoformer.store import SequenceTable
 from genoformer.tokens import Composition, composition, gaps
@@ -159,7 +160,7 @@ def make_plan(
     ----------
     sequences : the input
     window, overlap : int, bases
-    regions : predict only these, sorted and not overlapping; of reads, those that overlap them
+    regions : predict only these, in any order, none overlapping another; of reads, those that overlap them
     min_length : int, bases; shorter sequences are skipped and listed
 
     Returns
@@ -169,7 +170,7 @@ def make_plan(
     Raises
     ------
     ConfigError : the window cannot advance
-    InputError : there is no record, or names come twice
+    InputError : there is no record, names come twice, or regions overlap or lie on no sequence
     """
     check_window(window, overlap)
     scan = _Scan(min_length=min_length)
@@ -181,7 +182,7 @@ def make_plan(
         raise InputError(f"{sequences.source}: holds no sequence that is wanted{f' ({why})' if why else ''}")
     check_unique(scan.names, sequences.source)
     table = SequenceTable.build(scan.names, **scan.columns)
-    asked = None if regions is None or is_reads(sequences) else tuple(regions)
+    asked = None if regions is None or is_reads(sequences) else _in_order(regions, table, sequences.source)
     plan = Plan(
         source=sequences.source,
         sequences=table,
@@ -201,6 +202,18 @@ def make_plan(
     owned = [(index, w.owned.start, w.owned.end) for index in indices for w in plan.windows(index)]
     array = np.array(owned, dtype=np.int64).reshape(-1, 3)
     return replace(plan, owned=array)
+
+
+def _in_order(regions: Sequence[Region], table: SequenceTable, source: str) -> tuple[Region, ...]:
+    """Return the regions in the order of the input; refuse those that overlap or lie nowhere."""
+    lengths = dict(zip(table.names, table.lengths.tolist(), strict=True))
+    for region in regions:
+        check_region(region, lengths, source)
+    ordered = sorted(regions, key=lambda region: (table.index(region.sequence), region.start, region.end))
+    for before, after in itertools.pairwise(ordered):
+        if before.overlaps(after):
+            raise InputError(f"regions {before} and {after} overlap; each base is predicted once: merge them")
+    return tuple(ordered)
 
 
 def is_reads(sequences: Sequences) -> bool:
