@@ -32,11 +32,12 @@ def choose_genetic_code(choice: str, plan: Plan, sequences: Sequences, model: Ge
         return int(choice), "as asked"
     if CODING_FRAME.name not in model.heads:
         return 11, "the default"
-    return detect_genetic_code(_sample(plan, sequences), model)
+    most = SAMPLE_BASES if model.most_bases is None else min(SAMPLE_BASES, model.most_bases)
+    return detect_genetic_code(_sample(plan, sequences, most), model)
 
 
-def _sample(plan: Plan, sequences: Sequences) -> list[np.ndarray]:
-    """Return codes of up to SAMPLE_WINDOWS stretches of the longest sequences, none of them in gaps."""
+def _sample(plan: Plan, sequences: Sequences, most: int) -> list[np.ndarray]:
+    """Return codes of up to SAMPLE_WINDOWS stretches, of up to ``most`` bases, of the longest sequences."""
     lengths = np.where(np.array(plan.sequences.status) == "pending", plan.sequences.lengths, 0)
     longest = [int(i) for i in np.argsort(-lengths, kind="stable")[:SAMPLE_WINDOWS] if lengths[i] > 0]
     each = -(-SAMPLE_WINDOWS // max(len(longest), 1))
@@ -44,7 +45,7 @@ def _sample(plan: Plan, sequences: Sequences) -> list[np.ndarray]:
     for index, record in enumerate(records_of(sequences, plan.chosen_by)):
         if index in longest:
             length = len(record.bases)
-            size = min(SAMPLE_BASES, length)
+            size = min(most, length)
             places = np.linspace(0, length - size, each if length > size else 1).astype(int)
             found[index] = [encode(record.bases[start : start + size]) for start in places]
             if len(found) == len(longest):
