@@ -107,7 +107,7 @@ def load_state(state: State, path: Path, config: RunConfig) -> None:
 
 
 def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> Tensor:
-    """Draw the windows of this step and take it; return the loss, not yet waited for."""
+    """Draw the windows of this step and take it; return the loss, NaN if its gradient was none, not yet waited for."""
     rng = np.random.default_rng([config.seed, state.step])
     window = int(rng.choice(config.windows))
     batch = draw_batch(
@@ -131,11 +131,11 @@ def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> 
     loss = torch.stack([head.loss(logits[name], labels) for name, head in model.heads.items()]).sum()  # type: ignore[operator]
     state.optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip)
     state.optimizer.step()
     state.step += 1
     _average(state, config.ema)
-    return loss.detach()
+    return torch.where(torch.isfinite(norm), loss.detach(), torch.nan)
 
 
 @torch.no_grad()
@@ -150,12 +150,13 @@ def _average(state: State, decay: float) -> None:
 def validate(model: Genoformer, genomes: Sequence[Genome], *, bases: int, window: int = 100_000) -> dict[str, Score]:
     """Measure a model on the first bases of each genome: score of the coding strand, window by window."""
     model.eval()
+    window = min(window, model.most_bases or window)
     scores = {}
     for genome in genomes:
         matrix = np.zeros((3, 3), dtype=np.int64)
         for sequence_start, sequence_end in zip(genome.offsets[:-1], genome.offsets[1:], strict=True):
             for start in range(sequence_start, min(sequence_end, bases), window):
-                end = min(start + window, sequence_end)
+                end = min(start + window, sequence_end, bases)
                 codes = torch.from_numpy(genome.codes[None, start:end]).to(model.device)
                 logits = model(codes, genetic_code=genome.genetic_code, chunk_size=4096)["coding-frame"]
                 strands = strand_probabilities(logits.softmax(dim=-1)[0].cpu().numpy())
@@ -165,8 +166,14 @@ def validate(model: Genoformer, genomes: Sequence[Genome], *, bases: int, window
 
 
 def mean_f1(scores: dict[str, Score]) -> float:
-    """Return the mean F1 over genomes."""
-    return float(np.mean([score.f1 for score in scores.values()]))
+    """Return the mean F1 over the genomes that have one; NaN if none has."""
+    known = [score.f1 for score in scores.values() if not math.isnan(score.f1)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def _plain(numbers: dict[str, float]) -> dict[str, float | None]:
+    """Put None for NaN, which JSON has not."""
+    return {name: None if math.isnan(number) else number for name, number in numbers.items()}
 
 
 def _append(path: Path, entry: dict[str, Any]) -> None:
@@ -254,15 +261,16 @@ def train(
         scores = None
         if held_out and (last or state.step % settings.validate_every == 0):
             scores = validate(state.average, held_out, bases=settings.validate_bases)
-        if last or state.step % settings.save_every == 0:
-            save_state(state, folder / STATE, config)
-            _save(state, folder, config, name=name, data=data)
         f1 = None if scores is None else mean_f1(scores)
         entry: dict[str, Any] = {"step": state.step, "loss": round(loss, 5), "bases_per_second": round(speed)}
         entry["learning_rate"] = learning_rate(state.step - 1, settings)
         if scores is not None:
-            entry["validation"] = {genome: score._asdict() for genome, score in scores.items()} | {"mean_f1": f1}
+            entry["validation"] = {genome: _plain(score._asdict()) for genome, score in scores.items()}
+            entry["validation"] |= _plain({"mean_f1": mean_f1(scores)})
         _append(folder / LOG, entry)
+        if last or state.step % settings.save_every == 0:
+            save_state(state, folder / STATE, config)
+            _save(state, folder, config, name=name, data=data)
         yield Progress(state.step, settings.steps, loss, speed, f1)
 
 
