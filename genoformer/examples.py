@@ -27,7 +27,7 @@ class Genome:
 
     Attributes
     ----------
-    name : of its file
+    name : its file, as the configuration has it
     codes, frames, strands : uint8, (bases,): tokens, classes of CODING_FRAME, and 0 none, 1 +, 2 -; IGNORED = 255
     offsets : int64, (sequences + 1,): where each sequence begins
     genetic_code : NCBI table that most of its CDS name
@@ -99,7 +99,7 @@ def load_genome(sample: Sample, *, root: Path = Path()) -> Genome:
     for array in (*codes, *frames):
         digest.update(array.tobytes())
     return Genome(
-        name=fasta.name,
+        name=sample.fasta,
         codes=np.concatenate(codes),
         frames=np.concatenate(frames),
         strands=np.concatenate(strands),
