@@ -111,6 +111,8 @@ class TokenSequences:
                     "expected sequences, or what `genoformer tokenize` writes"
                 )
             identity = store.metadata.get("identity", {})
+            if not {"window", "overlap"} <= set(identity):
+                raise FormatError(f"{self.source}: does not say how it was cut into windows; run `genoformer tokenize`")
             self.window, self.overlap = int(identity["window"]), int(identity["overlap"])
 
     def records(self) -> Iterator[Record]:
