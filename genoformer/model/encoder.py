@@ -148,7 +148,7 @@ class Encoder(nn.Module):
         chunks = spans(tokens, chunk_size)
         call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
         device = sequence.bases.device
-        x = torch.cat([in_float(call(self.stem, sequence, span)).to(device) for span in chunks], dim=1)  # type: ignore[attr-defined]
+        x = torch.cat([in_float(call(self.stem, sequence, span)).to(device) for span in chunks], dim=1)  # type: ignore[arg-type]
         real = None if sequence.token_mask is None else sequence.token_mask[..., None]
         x = kept(x, real)
         for block in self.blocks:
