@@ -72,19 +72,26 @@ def extents(mask: Tensor) -> Tensor:
     return (mask * positions).amax(dim=1) if mask.shape[1] else mask.new_zeros(len(mask), dtype=torch.int64)
 
 
-def check_chunk(keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor | None:
-    """Raise ValueError unless the shapes fit; return the mask, or None where it hides nothing."""
+def check_chunk(keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return keys, values and mask ready to be summarized: in float32 at least, zeros where masked.
+
+    Keys are hidden too: one of 1e30, infinity or NaN would outweigh its EMPTY. A mask that hides nothing becomes None.
+
+    Raises
+    ------
+    ValueError : the shapes do not go together
+    """
     if keys.ndim != 4 or values.ndim != 4 or keys.shape[:3] != values.shape[:3]:
         raise ValueError(
             "keys and values must be (batch, heads, tokens, head dim) alike, "
             f"got {tuple(keys.shape)} and {tuple(values.shape)}"
         )
-    if mask is None:
-        return None
-    expected = (keys.shape[0], keys.shape[2])
-    if tuple(mask.shape) != expected or mask.dtype != torch.bool:
-        raise ValueError(f"mask must be bool {expected} (batch, tokens), got {mask.dtype} {tuple(mask.shape)}")
-    return None if bool(mask.all()) else mask
+    if mask is not None:
+        expected = (keys.shape[0], keys.shape[2])
+        if tuple(mask.shape) != expected or mask.dtype != torch.bool:
+            raise ValueError(f"mask must be bool {expected} (batch, tokens), got {mask.dtype} {tuple(mask.shape)}")
+        mask = None if bool(mask.all()) else mask
+    return hide(in_float(keys), mask), hide(in_float(values), mask), mask
 
 
 def in_float(tensor: Tensor) -> Tensor:

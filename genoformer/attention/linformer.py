@@ -17,7 +17,6 @@ from genoformer.attention.attention import (
     Summary,
     Totals,
     check_chunk,
-    hide,
     in_float,
     whole_lengths,
 )
@@ -36,7 +35,7 @@ class Projection(nn.Module, ABC):
 
     @abstractmethod
     def compress(self, keys: Tensor, values: Tensor, start: int, lengths: Tensor, mask: Tensor | None) -> Summary:
-        """Compress a chunk (B, H, T, D) that starts at ``start``; values are 0 where masked."""
+        """Compress a chunk (B, H, T, D) that starts at ``start``; keys and values are 0 where masked."""
 
     @abstractmethod
     def slots(self, summary: Summary) -> Slots:
@@ -65,9 +64,8 @@ class Weighted(Projection):
             piece = slice(first, min(first + PIECE, tokens))
             matrix = self.weights(start + first, piece.stop - first, keys)  # (M, PIECE)
             valid = keys.new_ones(batch, piece.stop - first) if mask is None else mask[:, piece].to(keys.dtype)
-            kept = hide(keys[:, :, piece], None if mask is None else mask[:, piece])
             squares = valid @ matrix.square().T  # (B, M)
-            parts.append(Totals(matrix @ kept, matrix @ values[:, :, piece], squares[:, None]))
+            parts.append(Totals(matrix @ keys[:, :, piece], matrix @ values[:, :, piece], squares[:, None]))
         total = parts[0]
         for part in parts[1:]:
             total = total + part
@@ -141,9 +139,8 @@ class Convolution(Projection):
         taps = self.taps.to(keys.dtype)[positions % stride]  # (T,)
         slot = (positions // stride).clamp_max(max(count - 1, 0)).expand(len(keys), -1)
         valid = keys.new_ones(keys.shape[0], keys.shape[2]) if mask is None else mask.to(keys.dtype)
-        kept = hide(keys, mask)
         return Totals(
-            _add_up(kept * taps[:, None], slot, max(count, 1)),
+            _add_up(keys * taps[:, None], slot, max(count, 1)),
             _add_up(values * taps[:, None], slot, max(count, 1)),
             _add_up((valid * taps.square())[:, None, :, None], slot, max(count, 1))[..., 0],
         )
@@ -180,7 +177,7 @@ class Mean(Projection):
         slot = _slot_of(start, keys.shape[2], lengths, self.rank)
         valid = keys.new_ones(keys.shape[0], keys.shape[2]) if mask is None else mask.to(keys.dtype)
         counts = _add_up(valid[:, None, :, None], slot, self.rank)[..., 0]  # (B, 1, M)
-        return Totals(_add_up(hide(keys, mask), slot, self.rank), _add_up(values, slot, self.rank), counts)
+        return Totals(_add_up(keys, slot, self.rank), _add_up(values, slot, self.rank), counts)
 
     def slots(self, summary: Summary) -> Slots:
         assert isinstance(summary, Totals)
@@ -224,7 +221,7 @@ class Dynamic(Projection):
 
     def compress(self, keys: Tensor, values: Tensor, start: int, lengths: Tensor, mask: Tensor | None) -> Pair:
         latents = self.latents.to(keys.dtype).expand(keys.shape[0], -1, -1, -1)
-        keys, bias = hide(keys, mask), key_bias(keys, mask)
+        bias = key_bias(keys, mask)
         return Pair(
             attend_with_log_sum(latents, keys, keys, bias),
             attend_with_log_sum(latents, keys, values, bias),
@@ -271,9 +268,8 @@ class Linformer(Attention):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Summary:
-        mask = check_chunk(keys, values, mask)
+        keys, values, mask = check_chunk(keys, values, mask)
         lengths = whole_lengths(keys, start, lengths)
-        keys, values = in_float(keys), hide(in_float(values), mask)
         return self.projection.compress(keys, values, start, lengths, mask)
 
     def attend(self, queries: Tensor, summary: Summary, *, start: int = 0) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, check_chunk, hide, in_float
+from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, check_chunk, in_float
 from genoformer.attention.softmax import rotate
 
 
@@ -36,8 +36,7 @@ class Local(Attention):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Segments:
-        mask = check_chunk(keys, values, mask)
-        keys, values = hide(in_float(keys), mask), hide(in_float(values), mask)
+        keys, values, mask = check_chunk(keys, values, mask)
         keys = rotate(keys, start) if self.rotary else keys
         return Segments((Segment(start, keys, values, mask),))
 

@@ -84,8 +84,7 @@ class Performer(Attention):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Summary:
-        mask = check_chunk(keys, values, mask)
-        keys, values = hide(in_float(keys), mask), hide(in_float(values), mask)
+        keys, values, mask = check_chunk(keys, values, mask)
         keys = self._scaled(keys)
         if self.features == "relu":
             return self._relu_totals(keys, values, mask)

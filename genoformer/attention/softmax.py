@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from genoformer.attention.attention import EMPTY, Attention, LogMean, Segment, Segments, check_chunk, hide, in_float
+from genoformer.attention.attention import EMPTY, Attention, LogMean, Segment, Segments, check_chunk, in_float
 
 _FUSED_TYPES = (torch.float32, torch.float64)
 
@@ -120,9 +120,7 @@ class Softmax(Attention):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Segments:
-        mask = check_chunk(keys, values, mask)
-        # Keys are hidden too: one of 1e30, infinity or NaN would outweigh its EMPTY.
-        keys, values = hide(in_float(keys), mask), hide(in_float(values), mask)
+        keys, values, mask = check_chunk(keys, values, mask)
         keys = rotate(keys, start) if self.rotary else keys
         return Segments((Segment(start, keys, values, mask),))
 
