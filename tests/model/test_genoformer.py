@@ -34,7 +34,7 @@ def assert_close(found: Tensor, expected: Tensor, dtype: torch.dtype = torch.flo
 
 
 def assert_all_close(found: dict[str, Tensor], expected: dict[str, Tensor], dtype: torch.dtype = torch.float32) -> None:
-    """Compare outputs and gradients; a gradient that nearly cancels out keeps the rounding of what it is summed from."""
+    """Compare outputs and gradients; one that nearly cancels out keeps the rounding of what it is summed from."""
     least = 0.01 * max(float(tensor.abs().max()) for tensor in expected.values())
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
@@ -57,12 +57,21 @@ def test_choices_reach_every_mechanism_and_projection() -> None:
 
 
 @EACH
-@pytest.mark.parametrize(("stride", "chunk_sizes"), [(1, (11,)), (2, (4, 26)), (3, (13, 16, 17, 18)), (5, (1, 7))])
+@pytest.mark.parametrize(
+    ("stride", "chunk_sizes"),
+    [
+        (3, (7, 16)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [(1, (11,)), (2, (4, 26)), (3, (17, 18)), (5, (1, 7))]
+        ),
+    ],
+)
 def test_chunked_equals_whole_outputs_and_gradients(
     choice: dict[str, Any], stride: int, chunk_sizes: tuple[int, ...]
 ) -> None:
     model = tiny_model(**choice, stem_stride=stride)
-    codes = random_codes(51, 22)
+    codes = random_codes(50, 22)
     whole = outputs_and_gradients(model, codes, None)
     assert len(whole) == 1 + sum(1 for _ in model.parameters())  # no parameter is idle
     for chunk_size in chunk_sizes:
@@ -72,15 +81,15 @@ def test_chunked_equals_whole_outputs_and_gradients(
 @EACH
 def test_a_float64_model_is_exact_to_1e_12(choice: dict[str, Any]) -> None:
     model = tiny_model(**choice, dtype=torch.float64)
-    codes = random_codes(41, 20)
+    codes = random_codes(26, 14)
     whole = outputs_and_gradients(model, codes, None)
-    for chunk_size in (2, 7):
+    for chunk_size in (1, 5):
         assert_all_close(outputs_and_gradients(model, codes, chunk_size), whole, torch.float64)
     assert_close(logits(tiny_model(**choice), codes), logits(model, codes).float())
 
 
 @EACH
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 19])
+@pytest.mark.parametrize("length", [1, 2, 4, 7])
 def test_odd_lengths_and_chunk_sizes(choice: dict[str, Any], length: int) -> None:
     model = tiny_model(**choice)
     codes = random_codes(length, unknown=0.3)
@@ -88,12 +97,12 @@ def test_odd_lengths_and_chunk_sizes(choice: dict[str, Any], length: int) -> Non
         whole = logits(model, codes)
         assert whole.shape == (1, length, 7)
         assert torch.isfinite(whole).all()
-        for chunk_size in (1, 2, 7):
+        for chunk_size in (1, 2):
             assert_close(logits(model, codes, chunk_size=chunk_size), whole)
 
 
 @EACH
-@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_row_alone_equals_itself_in_a_padded_batch(choice: dict[str, Any], stride: int) -> None:
     model = tiny_model(**choice, stem_stride=stride)
     lengths = (50, 1, 31, 30, 2, 49)
