@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import torch
 from torch import Tensor
 
 from genoformer.config import ModelConfig
+from genoformer.formats.sequences import Record
 from genoformer.model.genoformer import Genoformer, build
+from genoformer.regions import Region
 from genoformer.tokens import PAD, decode, encode, reverse_complement
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -108,3 +111,20 @@ def write_gff(path: Path, genes: dict[str, list[tuple[int, int, int]]], *, genet
             lines.append(f"{name}\ttest\tCDS\t{start + 1}\t{end}\t.\t{sign}\t0\t{attributes}")
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+class Memory:
+    """Sequences held in memory: a source of records that needs no file."""
+
+    def __init__(self, *records: tuple[str, bytes], source: str = "memory") -> None:
+        self.source = source
+        self.held = list(records)
+
+    def records(self) -> Iterator[Record]:
+        yield from (Record(name, "", "linear", bases) for name, bases in self.held)
+
+    def lengths(self) -> dict[str, int]:
+        return {name: len(bases) for name, bases in self.held}
+
+    def fetch(self, region: Region) -> bytes:
+        return dict(self.held)[region.sequence][region.start : region.end]
