@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -94,6 +96,14 @@ def _lacking(error: Exception) -> str:
     return ""
 
 
+def fill_closed_streams() -> None:
+    """Open what the caller closed (``>&-``) on the null device, lest the next file to be opened takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open until the end
+
+
 def main() -> None:
     """Run as the program ``genoformer``."""
+    fill_closed_streams()
     sys.exit(run())

@@ -114,9 +114,11 @@ def check_run(
     from genoformer.predict import check_config_fits
 
     checks = Checks(collect=collect)
+    can_write = False
     if target.output is not None:
         with checks.step():
-            target.check()
+            target.check(source)
+            can_write = True
     with checks.step():
         checks.checkpoint = read_checkpoint(model)
     with checks.step():
@@ -130,7 +132,7 @@ def check_run(
     if checks.checkpoint is not None:
         with checks.step():
             check_config_fits(checks.checkpoint.config, checks.plan)
-        if target.output is not None:
+        if can_write:
             with checks.step():
                 check_space(target.output, checks.plan, model_tracks(checks.checkpoint))
     return checks

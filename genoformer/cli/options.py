@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import reduce, wraps
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from genoformer.errors import ConfigError, ResourceError
+from genoformer.errors import ConfigError, GenoformerError, ResourceError
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ class InputOptions:
     min_mapq: int
     include_flags: int
     exclude_flags: int
+
+    def files(self) -> Iterator[Path]:
+        """Yield the files that are read: the input, the reference, and BED files of regions."""
+        for given in (self.input, self.reference, *self.regions):
+            with suppress(OSError, ValueError):  # the name of a sequence need not be possible for a file
+                if given and Path(given).exists():
+                    yield Path(given)
 
     def open(self) -> Sequences:
         """Open the input: sequences, reads, or what `tokenize` wrote."""
@@ -65,13 +73,25 @@ class OutputOptions:
     resume: bool
     overwrite: bool
 
-    def check(self) -> None:
+    def check(self, source: InputOptions) -> None:
         """Raise ConfigError or ResourceError if nothing can be written there, before any work is done."""
+        if str(self.output) == "-":
+            raise ConfigError("-: HDF5 cannot be written to standard output; name a file")
+        try:
+            self._check(source)
+        except OSError as error:  # such as a name that is too long
+            if isinstance(error, GenoformerError):
+                raise
+            raise ResourceError(f"{self.output}: {error.strerror}; name another output") from error
+
+    def _check(self, source: InputOptions) -> None:
         path, folder = self.output, self.output.parent
         if not folder.is_dir():
             raise ResourceError(f"{folder}: no such folder; make it first")
         if path.exists() and not path.is_file():
             raise ConfigError(f"{path}: is a folder or a device; name a file")
+        if path.exists() and any(path.samefile(given) for given in source.files()):
+            raise ConfigError(f"{path}: is what is to be read, and would be lost; name another output")
         if path.exists() and not self.overwrite:
             raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
         part = path.with_name(path.name + ".part")

@@ -55,7 +55,7 @@ from genoformer.cli.progress import duration, progress, say, show_plan, size
 )
 @click.option(
     "--seed",
-    type=int,
+    type=click.IntRange(0, 2**32 - 1),
     default=0,
     show_default=True,
     metavar="N",

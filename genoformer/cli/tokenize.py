@@ -38,7 +38,7 @@ def command(source: InputOptions, target: OutputOptions, cut: WindowOptions) -> 
     from genoformer.plan import check_predictable
     from genoformer.tokenizing import tokenize_to_store
 
-    target.check()
+    target.check(source)
     checks = Checks()
     checks.read(source, cut)
     plan, sequences = checks.plan, checks.sequences

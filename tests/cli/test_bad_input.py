@@ -131,6 +131,40 @@ def test_outputs_that_cannot_be_written(command, call, tiny, tmp_path, monkeypat
     assert (tmp_path / "there.h5").read_text() == "old"
 
 
+@pytest.mark.parametrize("command", ["predict", "plan", "tokenize"])
+def test_what_is_read_is_never_replaced(command, call, tiny, tmp_path):
+    path, bed = fasta(tmp_path / "x.fa", a=GOOD), tmp_path / "x.bed"
+    bed.write_text("a\t0\t10\n")
+    (tmp_path / "link.h5").symlink_to(path)
+    model = [] if command == "tokenize" else ["--model", tiny]
+    before = {file: file.read_bytes() for file in (path, bed)}
+    for output in (path, bed, tmp_path / "link.h5"):
+        result = call(command, path, "-o", output, "--overwrite", "--regions", bed, *model)
+        assert result.code == 2
+        assert str(output) in result.complaints[0]
+        assert "is what is to be read" in result.complaints[0]
+    assert {file: file.read_bytes() for file in before} == before
+
+
+@pytest.mark.parametrize("command", ["predict", "plan", "tokenize"])
+def test_names_that_no_output_can_have(command, call, tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = fasta(tmp_path / "x.fa", a=GOOD)
+    model = [] if command == "tokenize" else ["--model", tiny]
+    for output, code, word in [("o" * 300, 3, "too long"), ("-", 2, "standard output")]:
+        result = call(command, path, "-o", output, *model)
+        assert (result.code, len(result.complaints)) == (code, 1)
+        assert word in result.complaints[0]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_region_whose_name_no_file_can_have(call, tmp_path):
+    path = fasta(tmp_path / "x.fa", **{"n" * 1000: GOOD})
+    (tmp_path / "o.h5").write_text("old")
+    result = call("plan", path, "-o", tmp_path / "o.h5", "--overwrite", "--regions", f"{'n' * 1000}:1-10")
+    assert "10 to predict" in result.out
+
+
 @pytest.mark.parametrize("command", ["predict", "plan"])
 def test_too_little_space_is_told_before_any_work(command, call, tiny, tmp_path, monkeypatch):
     path = fasta(tmp_path / "x.fa", a=bases(3000))

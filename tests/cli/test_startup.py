@@ -120,9 +120,21 @@ def test_a_defect_keeps_its_traceback(monkeypatch):
     [
         ["nonsense"], ["predict"], ["predict", "x.fa"], ["predict", "x.fa", "-o", "y.h5", "--window", "0"],
         ["predict", "x.fa", "-o", "y.h5", "--precision", "float8"], ["inspect"], ["train", "x.toml"], ["models", "hm"],
-        ["plan", "x.fa", "--speed", "0"],
+        ["plan", "x.fa", "--speed", "0"], ["predict", "x.fa", "-o", "y.h5", "--seed", str(1 << 70)],
     ],
 )  # fmt: skip
 def test_wrong_usage(arguments, capsys):
     assert run(arguments) == 2
     assert "Error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("work", "closed", "code"),
+    [("models", ">&-", 0), ("--help", ">&- 2>&-", 0), ("plan -", "<&- >&-", 1), ("plan -", "<&- >&- 2>&-", 1)],
+)
+def test_closed_streams(work, closed, code):
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m genoformer {work} {closed}', sys.executable], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
