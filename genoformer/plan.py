@@ -179,7 +179,8 @@ def make_plan(
     left_out: dict[str, int] = dict(getattr(sequences, "counts", {}))
     if not scan.names:
         why = "; ".join(f"{number:,} reads left out: {reason}" for reason, number in left_out.items())
-        raise InputError(f"{sequences.source}: holds no sequence that is wanted{f' ({why})' if why else ''}")
+        what = "sequence that is wanted" if why else "read that overlaps a region" if regions else "sequence"
+        raise InputError(f"{sequences.source}: holds no {what}{f' ({why})' if why else ''}")
     check_unique(scan.names, sequences.source)
     table = SequenceTable.build(scan.names, **scan.columns)
     asked = None if regions is None or is_reads(sequences) else _in_order(regions, table, sequences.source)

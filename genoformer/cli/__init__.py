@@ -73,7 +73,8 @@ def run(arguments: list[str] | None = None) -> int:
         error.show()
         return exit_code(error)
     except (KeyboardInterrupt, click.Abort) as error:
-        click.echo("genoformer: interrupted", err=True)
+        cause = error.__cause__ if isinstance(error, click.Abort) else error  # click hides what was raised
+        click.echo("; ".join(["genoformer: interrupted", *map(str, getattr(cause, "args", ()))]), err=True)
         return exit_code(error)
     except GenoformerError as error:
         click.echo(f"genoformer: {type(error).__name__}: {error}", err=True)

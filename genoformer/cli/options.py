@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import reduce, wraps
 from pathlib import Path
@@ -99,6 +99,16 @@ class OutputOptions:
             raise ConfigError(f"{part}: an interrupted run; use --resume to continue it, or --overwrite to start again")
         if not os.access(folder, os.W_OK):
             raise ResourceError(f"{folder}: cannot be written to; name an output elsewhere")
+
+    @contextmanager
+    def resumable(self) -> Iterator[None]:
+        """Have an interrupt say how to go on, if anything was begun."""
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if self.output.with_name(self.output.name + ".part").exists():
+                raise KeyboardInterrupt("the same command with --resume goes on where it stopped") from error
+            raise
 
 
 @dataclass(frozen=True)

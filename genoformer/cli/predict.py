@@ -107,7 +107,7 @@ def command(
         precision=precision,
     )
     began = time.monotonic()
-    with progress(plan.accounting.predicted + plan.accounting.masked) as report:
+    with target.resumable(), progress(plan.accounting.predicted + plan.accounting.masked) as report:
         predict_to_store(
             plan,
             sequences,

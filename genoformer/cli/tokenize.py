@@ -48,7 +48,7 @@ def command(source: InputOptions, target: OutputOptions, cut: WindowOptions) -> 
     if plan.regions is not None:
         raise ConfigError("--regions: a tokenized input holds whole sequences; give the regions to predict instead")
     check_predictable(plan)
-    with progress(plan.accounting.total, what="tokenize") as report:
+    with target.resumable(), progress(plan.accounting.total, what="tokenize") as report:
         tokenize_to_store(
             plan,
             sequences,

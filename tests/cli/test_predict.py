@@ -170,6 +170,12 @@ def test_reads_and_what_is_left_out(call, tiny, tmp_path):
     assert "no sequence that is wanted (6 reads left out: mapping quality below 5)" in result.complaints[0]
 
 
+def test_no_read_overlaps_a_region(call, tiny, tmp_path):
+    result = call("plan", bam(tmp_path / "x.bam"), "--model", tiny, "-r", "c:490-500")
+    assert result.code == 1
+    assert "x.bam: holds no read that overlaps a region" in result.complaints[0]
+
+
 def test_regions_hold_the_values_of_the_whole(call, tiny, tmp_path):
     path = fasta(tmp_path / "x.fa", a=bases(400), b=bases(50, 1))
     (tmp_path / "r.bed").write_text("a\t100\t200\n")
@@ -233,7 +239,7 @@ def test_interrupted_and_resumed(command, call, tiny, tmp_path, monkeypatch):
         patch.setattr(TrackWriter, "write", interrupted)
         result = call(command, path, "-o", output, *options)
     assert result.code == 130
-    assert result.err.splitlines()[-1] == "genoformer: interrupted"
+    assert result.err.splitlines()[-1].startswith("genoformer: interrupted; the same command with --resume goes on")
     assert part.exists()
     assert not output.exists()
     shown = call("inspect", part)
