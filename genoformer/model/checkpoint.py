@@ -18,6 +18,7 @@ from torch import Tensor
 import genoformer
 from genoformer.config import ModelConfig, from_dict, to_dict
 from genoformer.errors import CheckpointError, ConfigError, ResourceError
+from genoformer.model.device import choose_device
 from genoformer.model.genoformer import Genoformer, build
 
 FORMAT, VERSION = "genoformer-model", 1
@@ -221,7 +222,7 @@ def load_model(name_or_path: str | Path = DEFAULT_MODEL, *, device: str | torch.
     Parameters
     ----------
     name_or_path : name of a bundled model, or a folder that `genoformer train` made
-    device : where its weights go
+    device : where its weights go; "auto" takes the first of cuda, mps and cpu
 
     Returns
     -------
@@ -230,10 +231,12 @@ def load_model(name_or_path: str | Path = DEFAULT_MODEL, *, device: str | torch.
     Raises
     ------
     CheckpointError : the model is missing, damaged, or does not fit its configuration
+    ConfigError, ResourceError : there is no such device, or not here
     """
+    where = choose_device(device) if isinstance(device, str) else device
     checkpoint = read_checkpoint(name_or_path)
     model = build(checkpoint.config)
     tensors, _ = read_tensors(checkpoint.path / WEIGHTS)
     restore(model, tensors, where=str(checkpoint.path / WEIGHTS))
     model.checkpoint = checkpoint
-    return model.eval().to(device)
+    return model.eval().to(where)

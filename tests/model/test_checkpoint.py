@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import CHOICES, random_codes, tiny_config, tiny_model
 
-from genoformer.errors import CheckpointError, ResourceError
+from genoformer.errors import CheckpointError, ConfigError, ResourceError
 from genoformer.model import checkpoint as module
 from genoformer.model.checkpoint import (
     CONFIG,
@@ -208,3 +208,9 @@ def test_every_bundled_model_is_whole() -> None:
     for name in bundled_models():
         assert find_model(name).name == name
         assert read_checkpoint(name).name
+
+
+@pytest.mark.parametrize(("device", "kind"), [("cuda:99", ResourceError), ("tpu", ConfigError)])
+def test_no_such_device(device: str, kind: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(kind, match=repr(device)):
+        load_model(tmp_path / "none", device=device)
