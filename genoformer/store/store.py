@@ -149,6 +149,17 @@ class TrackStore:
         if self._file is not None:
             self._file.close()
 
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the sequences, in order."""
+        return iter(self.sequences.names)
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            self.sequences.index(name)  # type: ignore[arg-type]
+        except UnknownNameError:
+            return False
+        return True
+
     def __enter__(self) -> TrackStore:
         return self
 

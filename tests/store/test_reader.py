@@ -89,6 +89,13 @@ def test_beyond_a_sequence_is_an_error(where: slice | int, store: TrackStore) ->
         store["a/b", where]
 
 
+def test_names_are_iterated_and_looked_up(store: TrackStore) -> None:
+    assert list(store) == list(NAMES)
+    assert all(name in store for name in NAMES)
+    assert "none of these" not in store
+    assert 0 not in store
+
+
 def test_unknown_names_and_steps(store: TrackStore) -> None:
     for wrong in (lambda: store["chr9"], lambda: store["chr9", 1:2], lambda: store.values(Region("chr9", 0, 1))):
         with pytest.raises(KeyError, match="no sequence 'chr9'") as caught:
