@@ -160,12 +160,14 @@ def free_bytes(path: Path) -> int | None:
 
 def check_space(path: Path, plan: Plan, tracks: list[Track]) -> None:
     """Raise ResourceError if the predictions cannot fit on the disk, however well they compress."""
+    from genoformer.cli.progress import size
+
     free, least = free_bytes(path), LEAST_SHARE * value_bytes(plan, tracks)
     part = path.with_name(path.name + ".part")
     if part.exists():
         least -= part.stat().st_size  # what an interrupted run has written already
     if free is not None and free < least:
         raise ResourceError(
-            f"{path.parent}: {free / 1e9:.3g} GB are free, at least {least / 1e9:.3g} GB are needed; "
+            f"{path.parent}: {size(free)} are free, at least {size(least)} are needed; "
             "free some space, or name an output elsewhere"
         )

@@ -171,7 +171,7 @@ def test_too_little_space_is_told_before_any_work(command, call, tiny, tmp_path,
     monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))
     result = call(command, path, "-o", tmp_path / "o.h5", "--model", tiny)
     assert result.code == 3
-    assert "free" in result.complaints[0]
+    assert "1 kB are free, at least 16.8 kB are needed" in result.complaints[0]
     assert list(tmp_path.iterdir()) == [path]
 
 
