@@ -13,7 +13,7 @@ import numpy as np
 from genoformer.annotation import Annotation, coding_frame_labels
 from genoformer.config import Sample
 from genoformer.errors import InputError
-from genoformer.formats.sequences import Sequences, open_sequences
+from genoformer.formats.sequences import Sequences, open_sequences, sniff
 from genoformer.tokens import PAD, A, G, T, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED
 
@@ -54,9 +54,7 @@ class Genome:
 def read_annotated(fasta: Path, annotation: Path) -> tuple[Sequences, Annotation]:
     """Open a genome and its annotation; a GenBank file can be both."""
     sequences = open_sequences(fasta)
-    with annotation.open("rb") as handle:
-        start = handle.read(5)
-    if start == b"LOCUS" or annotation == fasta:
+    if sniff(annotation) == "genbank":
         from genoformer.formats.genbank import read_genbank
 
         return sequences, read_genbank(annotation).annotation
