@@ -1,0 +1,238 @@
+"""Examples: labels belong to their bases, on both strands, and a window is drawn the same way every time."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from Bio.Seq import Seq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import made_up_genome, random_bases, write_fasta, write_gff
+
+from genoformer.config import Sample
+from genoformer.errors import InputError
+from genoformer.examples import Batch, Genome, draw_batch, load_genome, load_split, recode_to_4
+from genoformer.tokens import PAD, decode, encode, reverse_complement
+from genoformer.tracks import CODING_FRAME, IGNORED
+
+MIRROR = np.array([*CODING_FRAME.reverse_complement, *range(7, 256)])
+
+
+def save(folder: Path, name: str, genes: int, *, seed: int = 0, genetic_code: int = 11, **sample: object) -> Sample:
+    bases, places = made_up_genome(genes, seed=seed)
+    write_fasta(folder / f"{name}.fa", {"chr": bases})
+    write_gff(folder / f"{name}.gff", {"chr": places}, genetic_code=genetic_code)
+    return Sample(f"{name}.fa", f"{name}.gff", **sample)  # type: ignore[arg-type]
+
+
+def load(folder: Path, records: dict[str, bytes], genes: dict[str, list[tuple[int, int, int]]]) -> Genome:
+    write_fasta(folder / "x.fa", records)
+    write_gff(folder / "x.gff", genes)
+    return load_genome(Sample("x.fa", "x.gff"), root=folder)
+
+
+def test_labels_are_those_of_the_annotation(tmp_path: Path) -> None:
+    genome = load_genome(save(tmp_path, "g", 12, genetic_code=4, weight=2.5), root=tmp_path)
+    bases, places = made_up_genome(12)
+    frames, strands = np.zeros(len(bases), dtype=int), np.zeros(len(bases), dtype=int)
+    for start, end, strand in places:
+        for position in range(start, end):
+            frames[position] = 1 + (position - start) % 3 if strand == 1 else 4 + (end - 1 - position) % 3
+            strands[position] = 1 if strand == 1 else 2
+    assert decode(genome.codes) == bases
+    assert np.array_equal(genome.frames, frames)
+    assert np.array_equal(genome.strands, strands)
+    assert (genome.genetic_code, genome.weight, genome.name) == (4, 2.5, "g.fa")
+    assert genome.offsets.tolist() == [0, len(bases)]
+    assert {strand for _, _, strand in places} == {1, -1}
+
+
+def test_a_sequence_without_a_word_about_it_is_ignored(tmp_path: Path) -> None:
+    records = {"a": random_bases(60), "b": b"", "c": random_bases(30), "d": random_bases(9)}
+    genome = load(tmp_path, records, {"a": [(0, 30, 1)], "c": [(0, 9, -1)]})
+    assert genome.offsets.tolist() == [0, 60, 60, 90, 99]
+    assert genome.frames[:36].tolist() == [1, 2, 3] * 10 + [0] * 6
+    assert genome.frames[60:72].tolist() == [6, 5, 4] * 3 + [0] * 3
+    assert (genome.frames[90:] == IGNORED).all()
+    assert (genome.strands[90:] == IGNORED).all()
+    assert "2 sequences without annotation" in genome.dropped
+
+
+def test_an_annotation_of_something_else_is_refused(tmp_path: Path) -> None:
+    """Fault 40."""
+    with pytest.raises(InputError, match=r"x\.gff: names chr1, and none of these is in .*x\.fa"):
+        load(tmp_path, {"1": random_bases(60)}, {"chr1": [(0, 30, 1)]})
+    with pytest.raises(InputError, match="does not lie within the 20 bases"):
+        load(tmp_path, {"1": random_bases(20)}, {"1": [(0, 30, 1)]})
+    with pytest.raises(InputError, match=r"none\.fa: no such file"):
+        load_genome(Sample("none.fa", "x.gff"), root=tmp_path)
+    with pytest.raises(InputError, match=r"none\.gff: no such file"):
+        load_genome(Sample("x.fa", "none.gff"), root=tmp_path)
+
+
+def test_a_genbank_file_is_both(tmp_path: Path) -> None:
+    from Bio.SeqFeature import SeqFeature, SimpleLocation
+    from Bio.SeqIO import write
+    from Bio.SeqRecord import SeqRecord
+
+    bases, places = made_up_genome(5)
+    features = [
+        SeqFeature(SimpleLocation(a, b, strand), type="CDS", qualifiers={"locus_tag": [f"g{a}"], "transl_table": ["4"]})
+        for a, b, strand in places
+    ]
+    record = SeqRecord(
+        Seq(bases.decode()), id="chr", name="chr", annotations={"molecule_type": "DNA"}, features=features
+    )
+    write([record], tmp_path / "x.gb", "genbank")
+    both = load_genome(Sample("x.gb", "x.gb"), root=tmp_path)
+    write_fasta(tmp_path / "x.fa", {"chr": bases})
+    write_gff(tmp_path / "x.gff", {"chr": places}, genetic_code=4)
+    expected = load_genome(Sample("x.fa", "x.gff"), root=tmp_path)
+    for field in ("codes", "frames", "strands"):
+        assert np.array_equal(getattr(both, field), getattr(expected, field))
+    assert both.genetic_code == 4
+    assert both.digest == expected.digest
+    (tmp_path / "x.gb.gz").write_bytes(gzip.compress((tmp_path / "x.gb").read_bytes()))
+    mixed = load_genome(Sample("x.fa", "x.gb.gz"), root=tmp_path)
+    assert mixed.digest == expected.digest
+
+
+def test_splits_keep_their_order_and_names_differ_by_path(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    samples = []
+    for folder, split in (("b", "train"), ("a", "validation"), ("a", "train")):
+        save(tmp_path / folder, "genome", 2)
+        samples.append(Sample(f"{folder}/genome.fa", f"{folder}/genome.gff", split=split))
+    assert [genome.name for genome in load_split(samples, "train", root=tmp_path)] == ["b/genome.fa", "a/genome.fa"]
+    assert len(load_split(samples, "validation", root=tmp_path)) == 1
+
+
+def draw(genomes: list[Genome], seed: int = 0, **options: float) -> Batch:
+    settings = {"window": 50, "count": 8, "recode": 0.0, "length_power": 1.0, **options}
+    return draw_batch(genomes, rng=np.random.default_rng(seed), **settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def genomes(tmp_path: Path) -> list[Genome]:
+    small = load(tmp_path, {"a": random_bases(30), "b": random_bases(7, 1)}, {"a": [(3, 21, 1)], "b": [(0, 6, -1)]})
+    return [small, load_genome(save(tmp_path, "g", 8, seed=3, genetic_code=4), root=tmp_path)]
+
+
+def places_of(genome: Genome, row: np.ndarray) -> list[tuple[int, int, bool]]:
+    """Find where in a genome a row of codes comes from: start, end, turned."""
+    real = row[row != PAD]
+    found = []
+    for turned in (False, True):
+        wanted = reverse_complement(real) if turned else real
+        for first, last in itertools.pairwise(genome.offsets.tolist()):
+            for start in range(first, last - len(real) + 1):
+                if np.array_equal(genome.codes[start : start + len(real)], wanted):
+                    found.append((start, start + len(real), turned))
+    return found
+
+
+def test_windows_are_stretches_of_one_sequence_with_their_labels(genomes: list[Genome]) -> None:
+    turned_seen, codes_seen = set(), set()
+    for seed in range(4):
+        batch = draw(genomes, seed, length_power=0.0)
+        assert batch.codes.shape == batch.labels.shape == (8, 50)
+        for codes, labels, table in zip(*batch, strict=True):
+            genome = genomes[0] if table == 11 else genomes[1]
+            size = int((codes != PAD).sum())
+            assert size in ((30, 7) if table == 11 else (50,))
+            assert (codes[size:] == PAD).all()
+            assert (labels[size:] == IGNORED).all()
+            candidates = [
+                MIRROR[genome.frames[start:end][::-1]] if turned else genome.frames[start:end]
+                for start, end, turned in places_of(genome, codes)
+            ]
+            assert any(np.array_equal(labels[:size], candidate) for candidate in candidates)
+            turned_seen |= {turned for *_, turned in places_of(genome, codes)}
+            codes_seen.add(int(table))
+    assert turned_seen == {True, False}
+    assert codes_seen == {11, 4}
+
+
+def test_the_same_seed_draws_the_same_windows(genomes: list[Genome]) -> None:
+    for one, two in zip(draw(genomes, 5, recode=0.5), draw(genomes, 5, recode=0.5), strict=True):
+        assert np.array_equal(one, two)
+    assert not np.array_equal(draw(genomes, 5).codes, draw(genomes, 6).codes)
+
+
+def test_weights_and_lengths_decide_what_is_drawn(tmp_path: Path) -> None:
+    sizes = {"one": (2, 1.0, 11), "two": (20, 1.0, 4)}
+    pair = [
+        load_genome(save(tmp_path, n, genes, genetic_code=table, weight=w), root=tmp_path)
+        for n, (genes, w, table) in sizes.items()
+    ]
+    for power in (0.0, 0.5, 1.0):
+        tables = draw(pair, count=4000, window=5, length_power=power).genetic_codes
+        shares = np.array([genome.length**power for genome in pair])
+        assert (tables == 4).mean() == pytest.approx(shares[1] / shares.sum(), abs=0.03)
+
+
+def test_every_base_can_be_drawn(genomes: list[Genome]) -> None:
+    """The first and the last base too."""
+    rng_codes = draw([genomes[1]], count=600, window=200).codes
+    starts = {place[0] for row in rng_codes for place in places_of_fast(genomes[1], row)}
+    assert 0 in starts
+    assert genomes[1].length - 200 in starts
+
+
+def places_of_fast(genome: Genome, row: np.ndarray) -> list[tuple[int]]:
+    text = decode(genome.codes)
+    found = [text.find(decode(row)), text.find(decode(reverse_complement(row)))]
+    return [(place,) for place in found if place >= 0]
+
+
+# ---- genetic code 4
+
+
+def translated(codes: np.ndarray, places: list[tuple[int, int, int]], table: int) -> list[str]:
+    pieces = [(decode(codes[a:b]), strand) for a, b, strand in places]
+    genes = [piece if strand == 1 else decode(reverse_complement(encode(piece))) for piece, strand in pieces]
+    return [str(Seq(gene.decode()).translate(table=table)) for gene in genes]
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000))
+def test_recoded_genes_have_the_same_proteins_under_table_4(seed: int) -> None:
+    bases, places = made_up_genome(6, seed=seed, codons=30)
+    frames = np.zeros(len(bases), dtype=np.uint8)
+    for start, end, strand in places:
+        codon = np.resize(np.array([1, 2, 3], dtype=np.uint8), end - start)
+        frames[start:end] = codon if strand == 1 else codon[::-1] + 3
+    before = encode(bases)
+    after = recode_to_4(before, frames)
+    proteins = translated(before, places, 11)
+    assert all(protein.endswith("*") and "*" not in protein[:-1] for protein in proteins)
+    assert translated(after, places, 4) == proteins
+    assert np.array_equal(after[frames == 0], before[frames == 0])
+    assert decode(before) == bases  # the original is left alone
+    if any("W" in protein for protein in proteins):
+        assert translated(after, places, 11) != proteins
+    mirrored = recode_to_4(reverse_complement(before), MIRROR[frames[::-1]])
+    assert np.array_equal(reverse_complement(mirrored), after)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 4])
+def test_the_shortest_windows_are_recoded(length: int) -> None:
+    codes, frames = encode(b"TGGT")[:length], np.array([1, 2, 3, 1], dtype=np.uint8)[:length]
+    assert decode(recode_to_4(codes, frames)) == (b"TGAT" if length >= 3 else b"TGGT")[:length]
+
+
+def test_a_share_of_windows_of_code_11_is_recoded(tmp_path: Path) -> None:
+    eleven = load_genome(save(tmp_path, "e", 20), root=tmp_path)
+    batch = draw([eleven], count=2000, window=90, recode=0.3)
+    assert (batch.genetic_codes == 4).mean() == pytest.approx(0.3, abs=0.04)
+    for codes, labels, table in zip(*batch, strict=True):
+        in_frame = (labels[:-2] == 1) & (labels[1:-1] == 2) & (labels[2:] == 3)
+        codons = {decode(codes[i : i + 3]) for i in np.flatnonzero(in_frame)}
+        assert b"TGG" not in codons or table == 11
+    none = draw([eleven], count=500, recode=0.0).genetic_codes
+    assert (none == 11).all()
