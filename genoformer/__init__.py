@@ -2,7 +2,7 @@
 
 >>> import genoformer
 >>> model = genoformer.load_model("prokaryote-genes")  # doctest: +SKIP
->>> for block in genoformer.predict(genoformer.open_sequences("genome.fa"), model):  # doctest: +SKIP
+>>> for block in genoformer.predict("genome.fa", model):  # doctest: +SKIP
 ...     print(block.sequence, block.start, block.values["coding-frame"].shape)
 
 Predictions in a file are read with ``genoformer.open_store("genome.h5")``. Nothing heavy is imported before it is used.
@@ -16,15 +16,28 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from genoformer.errors import GenoformerError
     from genoformer.formats.sequences import open_sequences
     from genoformer.model.checkpoint import load_model
     from genoformer.predict import Settings, predict
+    from genoformer.regions import Region
     from genoformer.store import open_store
 
 __version__ = "0.1.0"
-__all__ = ["Settings", "__version__", "load_model", "open_sequences", "open_store", "predict"]
+__all__ = [
+    "GenoformerError",
+    "Region",
+    "Settings",
+    "__version__",
+    "load_model",
+    "open_sequences",
+    "open_store",
+    "predict",
+]
 
 _HOMES = {
+    "GenoformerError": "genoformer.errors",
+    "Region": "genoformer.regions",
     "Settings": "genoformer.predict",
     "load_model": "genoformer.model.checkpoint",
     "open_sequences": "genoformer.formats.sequences",

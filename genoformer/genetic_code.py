@@ -91,6 +91,6 @@ def detect_genetic_code(samples: list[np.ndarray], model: Genoformer) -> tuple[i
             more_codons, more_tga = count_inner_tga(strand, classes)
             codons, tga = codons + more_codons, tga + more_tga
     if codons < _FEWEST_CODONS:
-        return 11, f"the default: only {codons} codons within clear genes to tell it from"
+        return 11, f"the default: too few clear genes to tell it from, {codons} codons"
     share = tga / codons
     return (4 if share > _THRESHOLD else 11), f"{100 * share:.2f}% of {codons:,} codons inside genes are TGA"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 import genoformer
 from genoformer.config import ModelConfig
 from genoformer.errors import ConfigError, InputError, ResourceError
-from genoformer.formats.sequences import Sequences
+from genoformer.formats.sequences import Sequences, open_sequences
 from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.strands import predict_values
@@ -27,7 +28,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 @dataclass(frozen=True)
 class Settings:
-    """How predictions are computed. All but ``genetic_code`` and ``strand_average`` leave the values as they are.
+    """How predictions are computed. ``chunk_size`` and ``batch_size`` leave the values as they are, up to rounding.
 
     Attributes
     ----------
@@ -62,7 +63,7 @@ class _Item(NamedTuple):
 
 
 def predict(
-    sequences: Sequences,
+    sequences: Sequences | str | os.PathLike[str],
     model: Genoformer,
     *,
     window: int = DEFAULT_WINDOW,
@@ -74,7 +75,7 @@ def predict(
 
     Parameters
     ----------
-    sequences : of `genoformer.open_sequences`
+    sequences : a path, or what `genoformer.open_sequences` returns
     model : of `genoformer.load_model`
     window, overlap : int, bases
     regions : predict only these
@@ -89,6 +90,8 @@ def predict(
     ------
     InputError, FormatError, ConfigError : the input or the settings cannot be used
     """
+    if isinstance(sequences, str | os.PathLike):
+        sequences = open_sequences(sequences)
     plan = make_plan(sequences, window=window, overlap=overlap, regions=regions)
     yield from predict_plan(plan, sequences, model, settings=settings or Settings())
 

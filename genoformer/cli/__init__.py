@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -107,4 +108,10 @@ def fill_closed_streams() -> None:
 def main() -> None:
     """Run as the program ``genoformer``."""
     fill_closed_streams()
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run())
+
+
+def _interrupt(*_: object) -> None:
+    """End as Ctrl-C does when a scheduler asks to: what was done is kept."""
+    raise KeyboardInterrupt

@@ -94,11 +94,21 @@ class OutputOptions:
             raise ConfigError(f"{path}: is what is to be read, and would be lost; name another output")
         if path.exists() and not self.overwrite:
             raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
-        part = path.with_name(path.name + ".part")
-        if part.exists() and not (self.resume or self.overwrite):
-            raise ConfigError(f"{part}: an interrupted run; use --resume to continue it, or --overwrite to start again")
+        if self.is_interrupted and not (self.resume or self.overwrite):
+            advice = "use --resume to continue it, or --overwrite to start again"
+            raise ConfigError(f"{self.part}: an interrupted run; {advice}")
         if not os.access(folder, os.W_OK):
             raise ResourceError(f"{folder}: cannot be written to; name an output elsewhere")
+
+    @property
+    def part(self) -> Path:
+        """Where a run writes until it is whole."""
+        return self.output.with_name(self.output.name + ".part")
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an interrupted run lies there."""
+        return self.part.exists()
 
     @contextmanager
     def resumable(self) -> Iterator[None]:
@@ -106,7 +116,7 @@ class OutputOptions:
         try:
             yield
         except KeyboardInterrupt as error:
-            if self.output.with_name(self.output.name + ".part").exists():
+            if self.is_interrupted:
                 raise KeyboardInterrupt("the same command with --resume goes on where it stopped") from error
             raise
 

@@ -96,6 +96,8 @@ def command(
 
     device = hardware.use()
     torch.manual_seed(seed)
+    if target.resume and not target.is_interrupted:
+        say(f"{target.output}: no interrupted run to resume, starting anew")
     loaded = load_model(model, device=device)
     table, why = choose_genetic_code(genetic_code, plan, sequences, loaded)
     say(f"model {loaded.checkpoint.name} on {device}, genetic code {table} ({why})")

@@ -56,6 +56,15 @@ def size(count: float, unit: str = "B") -> str:
     return f"{count:.3g} {prefixes[power]}{unit}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a number with its noun.
+
+    >>> counted(1, "window"), counted(1200, "window")
+    ('1 window', '1,200 windows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 @contextmanager
 def progress(total: int, *, what: str = "predict") -> Iterator[Report]:
     """Show how far along ``total`` bases are, how fast, and how long it will take."""
@@ -126,9 +135,8 @@ def show_plan(plan: Plan) -> None:
 def describe_plan(plan: Plan) -> Iterator[str]:
     """Yield lines that tell what will become of the input."""
     account, letters = plan.accounting, plan.letters
-    count = len(plan.sequences)
-    yield f"{plan.source}: {count:,} sequence{'s' if count != 1 else ''}, {account.total:,} bases"
-    parts = [f"{account.predicted:,} to predict in {len(plan.owned):,} windows"]
+    yield f"{plan.source}: {counted(len(plan.sequences), 'sequence')}, {account.total:,} bases"
+    parts = [f"{account.predicted:,} to predict in {counted(len(plan.owned), 'window')}"]
     for bases, what in (
         (account.masked, "masked (gaps)"),
         (account.skipped, "in skipped sequences"),
@@ -137,7 +145,7 @@ def describe_plan(plan: Plan) -> Iterator[str]:
         if bases:
             parts.append(f"{bases:,} {what}")
     yield f"  bases: {', '.join(parts)}"
-    unusual = [(letters.ambiguous, "ambiguous (IUPAC)"), (letters.invalid, "not nucleotide letters")]
+    unusual = [(letters.ambiguous, "N or another IUPAC letter"), (letters.invalid, "not nucleotide letters")]
     if any(number for number, _ in unusual):
         yield f"  read as N: {', '.join(f'{number:,} {what}' for number, what in unusual if number)}"
     for reason, number in plan.left_out.items():
@@ -150,7 +158,8 @@ def describe_plan(plan: Plan) -> Iterator[str]:
     if len(skipped) > LISTED:
         yield f"  ... and {len(skipped) - LISTED:,} more; the output lists all"
     if plan.short:
-        yield f"  note: {plan.short:,} sequences are shorter than 100 bases; predictions for them are unreliable"
+        few = counted(plan.short, "sequence")
+        yield f"  note: {few} shorter than 100 bases; predictions for them are unreliable"
 
 
 @contextmanager

@@ -270,11 +270,12 @@ def started(first, *arguments, **options):
             process.kill()
 
 
-def test_a_real_interrupt(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_real_interrupt(tmp_path, number):
     first = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # in background jobs it would be ignored
     with started(first, "tokenize", "-", "-o", tmp_path / "x.h5", stdin=subprocess.PIPE) as process:
         os.write(process.stdin.fileno(), b">a\n" + b"ACGT" * 100_000)  # returns once somebody reads: no pipe holds it
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         process.stdin.close()  # wakes a read that began just after the signal
         assert process.wait(60) == 130
         assert process.stderr.read().splitlines()[-1] == "genoformer: interrupted"
