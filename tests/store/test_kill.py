@@ -38,8 +38,8 @@ def write_shuffled(path: Path) -> None:
 
 def test_killed_ten_times_and_resumed(tmp_path: Path) -> None:
     path, done = tmp_path / "s.h5", 0
-    folder = str(Path(__file__).parent)
-    script = f"import sys; sys.path.insert(0, {folder!r}); import test_kill as t; t.write_shuffled(t.Path(sys.argv[1]))"
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    script = f"import sys; sys.path[:0] = {folders!r}; import test_kill as t; t.write_shuffled(t.Path(sys.argv[1]))"
     for _ in range(KILLS):
         with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE) as run:
             assert run.stdout is not None

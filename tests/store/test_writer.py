@@ -328,7 +328,7 @@ except ResourceError as error:
 @pytest.mark.parametrize("limit", [27_000, 36_000])
 def test_a_full_disk_ends_with_a_message_and_can_be_resumed(limit: int, tmp_path: Path) -> None:
     path = tmp_path / "s.h5"
-    script = FULL_DISK.format(tests=str(Path(__file__).parent))
+    script = FULL_DISK.format(tests=str(Path(__file__).parents[1]))
     run = subprocess.run(
         [sys.executable, "-c", script, str(path), str(limit)], capture_output=True, text=True, timeout=60, check=False
     )
