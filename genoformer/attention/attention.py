@@ -20,7 +20,8 @@ EMPTY = -1e30
 """Stands for the logarithm of zero. Finite, so that a sum or a difference of two of them is never NaN."""
 
 PIECE = 4096
-"""Tokens worked on at a time where a mechanism would otherwise form a (tokens, features) matrix."""
+"""Tokens worked on at a time: what is computed for them stays in the caches, and no (tokens, features) matrix of a
+whole sequence is formed."""
 
 
 class Summary(Protocol):
@@ -64,6 +65,12 @@ class Attention(nn.Module, ABC):
         """Attend in one go: (B, H, Tq, D), (B, H, T, D), (B, H, T, D) -> (B, H, Tq, D)."""
         lengths = None if mask is None else extents(mask)
         return self.attend(queries, self.summarize(keys, values, lengths=lengths, mask=mask))
+
+
+def pieces(tokens: int) -> Iterator[slice]:
+    """Cut so many tokens into slices of at most PIECE, at least one."""
+    for start in range(0, max(tokens, 1), PIECE):
+        yield slice(start, min(start + PIECE, tokens))
 
 
 def extents(mask: Tensor) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor, nn
 
 from genoformer.attention.attention import (
     EMPTY,
-    PIECE,
     Attention,
     LogMean,
     Maxima,
@@ -18,6 +19,7 @@ from genoformer.attention.attention import (
     Totals,
     check_chunk,
     in_float,
+    pieces,
     whole_lengths,
 )
 from genoformer.attention.softmax import attend_with_log_sum, key_bias
@@ -60,16 +62,12 @@ class Weighted(Projection):
     def compress(self, keys: Tensor, values: Tensor, start: int, lengths: Tensor, mask: Tensor | None) -> Totals:
         batch, _, tokens, _ = keys.shape
         parts = []
-        for first in range(0, max(tokens, 1), PIECE):
-            piece = slice(first, min(first + PIECE, tokens))
-            matrix = self.weights(start + first, piece.stop - first, keys)  # (M, PIECE)
-            valid = keys.new_ones(batch, piece.stop - first) if mask is None else mask[:, piece].to(keys.dtype)
+        for piece in pieces(tokens):
+            matrix = self.weights(start + piece.start, piece.stop - piece.start, keys)  # (M, PIECE)
+            valid = keys.new_ones(batch, matrix.shape[1]) if mask is None else mask[:, piece].to(keys.dtype)
             squares = valid @ matrix.square().T  # (B, M)
             parts.append(Totals(matrix @ keys[:, :, piece], matrix @ values[:, :, piece], squares[:, None]))
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        return total
+        return reduce(add, parts)
 
     def slots(self, summary: Summary) -> Slots:
         assert isinstance(summary, Totals)

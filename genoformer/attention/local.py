@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, check_chunk, in_float
+from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, check_chunk, in_float, pieces
 from genoformer.attention.softmax import rotate
 
 
@@ -41,6 +41,10 @@ class Local(Attention):
         return Segments((Segment(start, keys, values, mask),))
 
     def attend(self, queries: Tensor, summary: Segments, *, start: int = 0) -> Tensor:  # type: ignore[override]
+        parts = [self._attend(queries[:, :, p], summary, start + p.start) for p in pieces(queries.shape[2])]
+        return torch.cat(parts, dim=2)
+
+    def _attend(self, queries: Tensor, summary: Segments, start: int) -> Tensor:
         batch, heads, tokens, dim = queries.shape
         if tokens == 0:
             return queries

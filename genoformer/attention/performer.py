@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
+
 import torch
 from torch import Tensor, nn
 
 from genoformer.attention.attention import (
-    PIECE,
     Attention,
     LogMean,
     Summary,
@@ -14,6 +16,7 @@ from genoformer.attention.attention import (
     check_chunk,
     hide,
     in_float,
+    pieces,
     unit_norm,
 )
 from genoformer.attention.features import draw_projection
@@ -85,42 +88,40 @@ class Performer(Attention):
         mask: Tensor | None = None,
     ) -> Summary:
         keys, values, mask = check_chunk(keys, values, mask)
-        keys = self._scaled(keys)
-        if self.features == "relu":
-            return self._relu_totals(keys, values, mask)
+        summarize = self._totals if self.features == "relu" else self._log_mean
+        parts = (
+            summarize(self._scaled(keys[:, :, piece]), values[:, :, piece], None if mask is None else mask[:, piece])
+            for piece in pieces(keys.shape[2])
+        )
+        return reduce(add, parts)
+
+    def attend(self, queries: Tensor, summary: Summary, *, start: int = 0) -> Tensor:
+        kind = queries.dtype
+        outputs = []
+        for piece in pieces(queries.shape[2]):
+            scaled = self._scaled(in_float(queries[:, :, piece]))
+            if isinstance(summary, Totals):
+                outputs.append(self._from_totals(scaled, summary))
+            else:
+                assert isinstance(summary, LogMean)
+                rows = self._rows(scaled)
+                outputs.append(attend_with_log_sum(scaled, rows, summary.mean, summary.log_sum).mean)
+        return torch.cat(outputs, dim=2).to(kind)
+
+    def _log_mean(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> LogMean:
         bias = -0.5 * keys.square().sum(dim=-1)  # (B, H, T)
         hidden = key_bias(keys, mask)
         return attend_with_log_sum(self._rows(keys), keys, values, bias if hidden is None else bias + hidden)
 
-    def attend(self, queries: Tensor, summary: Summary, *, start: int = 0) -> Tensor:
-        kind, queries = queries.dtype, self._scaled(in_float(queries))
-        if self.features == "relu":
-            assert isinstance(summary, Totals)
-            return self._relu_attend(queries, summary).to(kind)
-        assert isinstance(summary, LogMean)
-        return attend_with_log_sum(queries, self._rows(queries), summary.mean, summary.log_sum).mean.to(kind)
-
     def _relu(self, vectors: Tensor) -> Tensor:
         return torch.relu(vectors @ self.projection.to(vectors.dtype).transpose(1, 2)) + _RELU_EPSILON
 
-    def _relu_totals(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> Totals:
-        batch, heads, tokens, _ = keys.shape
-        count = self.projection.shape[1]
-        sums = keys.new_zeros(batch, heads, count)
-        products = keys.new_zeros(batch, heads, count, values.shape[3])
-        for first in range(0, tokens, PIECE):
-            piece = slice(first, first + PIECE)
-            phi = self._relu(keys[:, :, piece])  # (B, H, PIECE, M)
-            phi = hide(phi, None if mask is None else mask[:, piece])
-            sums = sums + phi.sum(dim=2)
-            products = products + phi.transpose(2, 3) @ values[:, :, piece]
-        return Totals(sums, products, sums.new_zeros(1, 1, 1))
+    def _totals(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> Totals:
+        phi = hide(self._relu(keys), mask)  # (B, H, T, M)
+        return Totals(phi.sum(dim=2), phi.transpose(2, 3) @ values, phi.new_zeros(1, 1, 1))
 
-    def _relu_attend(self, queries: Tensor, summary: Totals) -> Tensor:
+    def _from_totals(self, queries: Tensor, summary: Totals) -> Tensor:
         # A summary without any key is all zeros: 0 / 1 = 0, with finite gradients. Otherwise the sum is positive.
-        outputs = []
-        for first in range(0, queries.shape[2], PIECE):
-            phi = self._relu(queries[:, :, first : first + PIECE])
-            total = phi @ summary.keys[..., None]  # (B, H, PIECE, 1)
-            outputs.append(phi @ summary.values / total.masked_fill(total <= 0, 1.0))
-        return torch.cat(outputs, dim=2) if outputs else queries
+        phi = self._relu(queries)
+        total = phi @ summary.keys[..., None]  # (B, H, T, 1)
+        return phi @ summary.values / total.masked_fill(total <= 0, 1.0)

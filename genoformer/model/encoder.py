@@ -15,6 +15,8 @@ from genoformer.attention.attention import extents, in_float
 from genoformer.model.convolution import Convolution, DepthwiseConvolution
 from genoformer.tokens import PAD
 
+QUERIES, KEYS_VALUES, ALL = slice(0, 1), slice(1, 3), slice(0, 3)
+
 
 class Span(NamedTuple):
     """Tokens [start, end) of a sequence."""
@@ -100,16 +102,21 @@ class Block(nn.Module):
             nn.LayerNorm(width), nn.Linear(width, expansion * width), nn.GELU(), nn.Linear(expansion * width, width)
         )
 
-    def queries_keys_values(self, x: Tensor, span: Span, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the queries, keys and values of a chunk, (B, H, T, D) each, from the resident tokens."""
+    def project_chunk(self, x: Tensor, span: Span, mask: Tensor | None, *, wanted: slice) -> list[Tensor]:
+        """Return the queries, keys and values of a chunk, (B, H, T, D) each, from the resident tokens.
+
+        ``wanted`` says which of the three.
+        """
         start, end = span.start - self.reach, span.end + self.reach
         device = self.norm.weight.device
         h = self.norm(with_halo(x, start, end).to(device))
         h = kept(h, inside(x.shape[1], mask, start, end, device))
         h = h[:, self.reach : h.shape[1] - self.reach] + self.mix(h)
         batch, tokens, width = h.shape
-        q, k, v = self.project(h).view(batch, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        return in_float(q), in_float(k), in_float(v)
+        rows = slice((wanted.start or 0) * width, wanted.stop * width)
+        projected = functional.linear(h, self.project.weight[rows], self.project.bias[rows])
+        parts = projected.view(batch, tokens, -1, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        return [in_float(part) for part in parts]
 
     def update(self, x: Tensor, queries: Tensor, summary: Summary, start: int) -> Tensor:
         """Return the chunk's new tokens from its old ones (B, T, W) and its queries."""
@@ -164,24 +171,25 @@ class Encoder(nn.Module):
         mask = sequence.token_mask
         device = block.norm.weight.device
 
-        def summarize(x: Tensor, span: Span) -> tuple[Tensor, Summary]:
-            q, k, v = block.queries_keys_values(x, span, mask)
+        is_single = len(chunks) == 1
+
+        def summarize(x: Tensor, span: Span) -> tuple[Tensor | None, Summary]:
+            *q, k, v = block.project_chunk(x, span, mask, wanted=ALL if is_single else KEYS_VALUES)
             chunk_mask = None if mask is None else mask[:, span.start : span.end].to(device)
             with torch.autocast(device.type, enabled=False):
-                return q, block.attention.summarize(
+                return q[0] if q else None, block.attention.summarize(
                     k, v, start=span.start, lengths=sequence.lengths.to(device), mask=chunk_mask
                 )
 
         def update(x: Tensor, span: Span, summary: Summary, queries: Tensor | None) -> Tensor:
-            q = block.queries_keys_values(x, span, mask)[0] if queries is None else queries
+            q = block.project_chunk(x, span, mask, wanted=QUERIES)[0] if queries is None else queries
             return block.update(x[:, span.start : span.end].to(device), q, summary, span.start).to(x.device)
 
         queries, summary = call(summarize, x, chunks[0])
         for span in chunks[1:]:
             summary = summary + call(summarize, x, span)[1]
-        only = queries if len(chunks) == 1 else None
         for span in chunks:
-            yield call(update, x, span, summary, only)
+            yield call(update, x, span, summary, queries)
 
 
 def prepare(codes: Tensor, derived: Sequence[Tensor], mask: Tensor | None, stride: int) -> Resident:

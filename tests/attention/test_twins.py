@@ -90,7 +90,6 @@ def test_random_rows_over_several_blocks_of_their_generator() -> None:
 
 def test_pieces_of_long_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mechanisms that work through a chunk in pieces do so without a seam."""
-    for module in ("performer", "linformer"):
-        monkeypatch.setattr(f"genoformer.attention.{module}.PIECE", 10)
+    monkeypatch.setattr("genoformer.attention.attention.PIECE", 10)
     for case in CASES.values():
         compare(case, *draw(2, HEADS, 57, DIM, seed=4), masks("holes and end", 57))
