@@ -165,14 +165,14 @@ def test_the_same_seed_draws_the_same_windows(genomes: list[Genome]) -> None:
 
 
 def test_weights_and_lengths_decide_what_is_drawn(tmp_path: Path) -> None:
-    sizes = {"one": (2, 1.0, 11), "two": (20, 1.0, 4)}
+    sizes = {"one": (2, 3.0, 11), "two": (20, 0.5, 4)}
     pair = [
         load_genome(save(tmp_path, n, genes, genetic_code=table, weight=w), root=tmp_path)
         for n, (genes, w, table) in sizes.items()
     ]
     for power in (0.0, 0.5, 1.0):
         tables = draw(pair, count=4000, window=5, length_power=power).genetic_codes
-        shares = np.array([genome.length**power for genome in pair])
+        shares = np.array([weight * genome.length**power for genome, weight in zip(pair, (3.0, 0.5), strict=True)])
         assert (tables == 4).mean() == pytest.approx(shares[1] / shares.sum(), abs=0.03)
 
 

@@ -92,7 +92,7 @@ def test_too_few_codons_give_the_default(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "predict_values", Oracle(bases, places))
     found, why = detect_genetic_code([encode(bases)], None)  # type: ignore[arg-type]
     assert found == 11
-    assert why.startswith("the default: only ")
+    assert why.startswith("the default: too few clear genes ")
     assert detect_genetic_code([], None)[0] == 11  # type: ignore[arg-type]
 
 

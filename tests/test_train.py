@@ -117,6 +117,9 @@ def test_the_log_says_what_happened(tmp_path: Path, root: Path) -> None:
     assert "genetic code 11" in reported[0]
     assert "1 sequences without annotation ignored" in reported[0]
     model = load_model(tmp_path / "run" / "model")
+    saved, _ = read_tensors(tmp_path / "run" / STATE)
+    assert all(torch.equal(tensor, saved[f"average.{name}"]) for name, tensor in named_tensors(model).items())
+    assert not torch.equal(saved["average.decoder.up.bias"], saved["model.decoder.up.bias"])
     assert model.checkpoint.name == "mine"
     assert model.checkpoint.training["steps"] == 6
     assert model.checkpoint.training["train"]["seed"] == 0
@@ -278,6 +281,7 @@ def test_the_windows_of_a_step_come_from_seed_and_step(root: Path, monkeypatch: 
             train_step(state, [genome], config.train)
     assert drawn[:6] == drawn[6:12]
     assert drawn[:6] != drawn[12:]
+    assert len(set(drawn[:6])) == 6
     assert {window for window, _ in drawn} == {60, 180}
 
 
