@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import naive
 import numpy as np
 import pytest
 import torch
 from tiny import CHOICES, random_codes, tiny_config, tiny_model
 from torch import Tensor
+from torch.nn import functional
 
-from genoformer.attention import ATTENTION, PROJECTIONS
+from genoformer.attention import ATTENTION, PROJECTIONS, Local
 from genoformer.model import encoder as encoder_module
 from genoformer.model import genoformer as genoformer_module
 from genoformer.model.encoder import inside, spans, with_halo
 from genoformer.model.genoformer import Genoformer, build
+from genoformer.model.inputs import open_frames, stop_codons
 from genoformer.tokens import PAD
 
 EACH = pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
@@ -76,6 +79,65 @@ def test_chunked_equals_whole_outputs_and_gradients(
     assert len(whole) == 1 + sum(1 for _ in model.parameters())  # no parameter is idle
     for chunk_size in chunk_sizes:
         assert_all_close(outputs_and_gradients(model, codes, chunk_size), whole)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5])
+def test_strides_are_chunked_alike(stride: int) -> None:
+    model = tiny_model(**CHOICES["two-blocks"], stem_stride=stride, dtype=torch.float64)
+    codes = random_codes(26, 11)
+    whole = outputs_and_gradients(model, codes, None)
+    assert_all_close(outputs_and_gradients(model, codes, 3), whole, torch.float64)
+
+
+def twin(model: Genoformer, codes: Tensor) -> Tensor:
+    """Compute a softmax or local model of one sequence plainly: whole, with torch's own layers."""
+    weights = dict(model.named_parameters())
+    length, stride = codes.shape[1], model.encoder.stem.stride
+    tokens = -(-length // stride)
+
+    def convolve(x: Tensor, name: str, kernel: int, step: int = 1, sides: tuple[int, int] | None = None) -> Tensor:
+        kernels = weights[f"{name}.weight"].view(kernel, x.shape[-1], -1).permute(2, 1, 0)
+        around = functional.pad(x, (0, 0, *(sides or (kernel // 2, kernel // 2)))).transpose(1, 2)
+        return functional.conv1d(around, kernels, weights[f"{name}.bias"], stride=step).transpose(1, 2)
+
+    def linear(x: Tensor, name: str) -> Tensor:
+        return functional.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        return functional.layer_norm(x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    letters = functional.one_hot(codes.long(), 5)[..., :4].double()
+    bases = torch.cat([letters, open_frames(codes, stop_codons(11)).double()], dim=-1)
+    skip = functional.gelu(convolve(bases, "encoder.stem.first", 5))
+    spare = tokens * stride - length
+    x = convolve(skip, "encoder.stem.down", 3 * stride, stride, sides=(stride, stride + spare))
+    for number, block in enumerate(model.encoder.blocks):
+        name = f"encoder.blocks.{number}"
+        h = norm(x, f"{name}.norm")
+        taps = weights[f"{name}.mix.weight"].T[:, None]
+        h = h + functional.conv1d(h.transpose(1, 2), taps, padding=1, groups=h.shape[-1]).transpose(1, 2)
+        q, k, v = linear(h, f"{name}.project").view(1, tokens, 3, block.heads, -1).permute(2, 0, 3, 1, 4)
+        if isinstance(block.attention, Local):
+            attended = naive.local(q, k, v, radius=block.attention.radius)
+        else:
+            attended = naive.softmax(q, k, v, rotate=True)
+        x = x + linear(attended.transpose(1, 2).flatten(2), f"{name}.combine")
+        h = functional.gelu(linear(norm(x, f"{name}.feed_forward.0"), f"{name}.feed_forward.1"))
+        x = x + linear(h, f"{name}.feed_forward.3")
+    up = linear(norm(x, "decoder.norm"), "decoder.up").view(1, tokens * stride, -1)[:, :length]
+    features = functional.gelu(up + skip)
+    features = features + functional.gelu(convolve(features, "decoder.smooth", 5))
+    return linear(features, "heads.coding-frame.output")
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+@pytest.mark.parametrize("length", [1, 5, 30, 31])
+def test_the_model_is_what_its_plain_twin_computes(stride: int, length: int) -> None:
+    model = tiny_model(attention=("local", "softmax"), stem_stride=stride, dtype=torch.float64)
+    padded = random_codes(length, length + 9)
+    with torch.no_grad():
+        expected = twin(model, padded[:1, :length])
+        assert_close(logits(model, padded, chunk_size=4)[:1, :length], expected, torch.float64)
 
 
 @EACH

@@ -39,6 +39,15 @@ def test_without_averaging_strands_differ_and_the_mean_is_theirs() -> None:
     assert torch.equal(forward, model(codes)["coding-frame"].softmax(-1))
 
 
+@pytest.mark.parametrize("genetic_code", [11, 4])
+def test_the_genetic_code_reaches_the_model(genetic_code: int) -> None:
+    model, codes = tiny_model(), random_codes(300)
+    expected = model(codes, genetic_code=genetic_code)["coding-frame"].softmax(-1)
+    assert torch.equal(values(model, codes, genetic_code=genetic_code, strand_average=False), expected)
+    other = model(codes, genetic_code=15 - genetic_code)["coding-frame"].softmax(-1)
+    assert not torch.allclose(other, expected)
+
+
 def test_padding_stays_behind() -> None:
     codes = random_codes(7, 3, 0)
     turned = reverse_complement_rows(codes)
