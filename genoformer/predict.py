@@ -271,7 +271,7 @@ def predict_to_store(  # noqa: PLR0913 - a run is a plan, a model and what to do
 
     Raises
     ------
-    InputError : there is nothing to predict
+    InputError : the input is not the one that was planned
     ConfigError : the output exists, or an interrupted run had other settings
     ResourceError : the output cannot be written
     """

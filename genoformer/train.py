@@ -19,6 +19,7 @@ from genoformer.errors import CheckpointError, ConfigError, InputError, Resource
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
 from genoformer.examples import Genome, draw_batch, load_split
 from genoformer.model.checkpoint import Checkpoint, named_tensors, read_tensors, restore, save_model, write_tensors
+from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer, build
 
 STATE, LOG = "state.safetensors", "log.jsonl"
@@ -158,7 +159,7 @@ def validate(model: Genoformer, genomes: Sequence[Genome], *, bases: int, window
             for start in range(sequence_start, min(sequence_end, bases), window):
                 end = min(start + window, sequence_end, bases)
                 codes = torch.from_numpy(genome.codes[None, start:end]).to(model.device)
-                logits = model(codes, genetic_code=genome.genetic_code, chunk_size=4096)["coding-frame"]
+                logits = model(codes, genetic_code=genome.genetic_code, chunk_size=CPU_CHUNK)["coding-frame"]
                 strands = strand_probabilities(logits.softmax(dim=-1)[0].cpu().numpy())
                 matrix += confusion(genome.strands[start:end], strands.argmax(axis=1), 3)
         scores[genome.name] = pooled_score(matrix)

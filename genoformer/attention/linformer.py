@@ -246,7 +246,8 @@ PROJECTIONS = {
 
 
 class Linformer(Attention):
-    """Attention to a compressed sequence (Wang et al. 2020, arXiv 2006.04768, section 4): O(T rank) time.
+    """Attention to a compressed sequence (Wang et al. 2020, arXiv 2006.04768, section 4): O(T rank) time,
+    but for a convolution, whose slots grow with T.
 
     Parameters
     ----------

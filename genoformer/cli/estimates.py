@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from genoformer.config import ModelConfig
+from genoformer.model.device import CPU_CHUNK
 from genoformer.plan import Plan
 
 PROGRAM = 400e6
 """Bytes of Python, torch, HDF5 and buffers, whatever the input."""
 TYPICAL_SHARE = 0.8
 """Share of the uncompressed size that predictions take on disk, as seen with the bundled model."""
-CPU_CHUNK = 4096
 
 
 class Estimate(NamedTuple):
