@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from genoformer.attention.attention import Attention, Summary
 from genoformer.attention.hybrid import Hybrid
+from genoformer.attention.layer import MultiHead
 from genoformer.attention.linformer import PROJECTIONS, Linformer
 from genoformer.attention.local import Local
 from genoformer.attention.performer import Performer
@@ -25,6 +26,7 @@ __all__ = [
     "Hybrid",
     "Linformer",
     "Local",
+    "MultiHead",
     "Performer",
     "Softmax",
     "Summary",

@@ -10,12 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from genoformer.attention import Attention, Summary
+from genoformer.attention import Attention, MultiHead, Summary
 from genoformer.attention.attention import extents, in_float
 from genoformer.model.convolution import Convolution, DepthwiseConvolution
 from genoformer.tokens import PAD
-
-QUERIES, KEYS_VALUES, ALL = slice(0, 1), slice(1, 3), slice(0, 3)
 
 
 class Span(NamedTuple):
@@ -92,37 +90,25 @@ class Block(nn.Module):
 
     def __init__(self, width: int, heads: int, attention: Attention, *, conv_kernel: int, expansion: int) -> None:
         super().__init__()
-        self.heads, self.reach = heads, conv_kernel // 2
+        self.reach = conv_kernel // 2
         self.norm = nn.LayerNorm(width)
         self.mix = DepthwiseConvolution(width, kernel=conv_kernel)
-        self.project = nn.Linear(width, 3 * width)
-        self.attention = attention
-        self.combine = nn.Linear(width, width)
+        self.multihead = MultiHead(width, heads, attention)
         self.feed_forward = nn.Sequential(
             nn.LayerNorm(width), nn.Linear(width, expansion * width), nn.GELU(), nn.Linear(expansion * width, width)
         )
 
-    def project_chunk(self, x: Tensor, span: Span, mask: Tensor | None, *, wanted: slice) -> list[Tensor]:
-        """Return the queries, keys and values of a chunk, (B, H, T, D) each, from the resident tokens.
-
-        ``wanted`` says which of the three.
-        """
+    def mixed(self, x: Tensor, span: Span, mask: Tensor | None) -> Tensor:
+        """Return what a chunk's attention sees, (B, T, W), from the resident tokens: normalized, neighbours mixed."""
         start, end = span.start - self.reach, span.end + self.reach
         device = self.norm.weight.device
         h = self.norm(with_halo(x, start, end).to(device))
         h = kept(h, inside(x.shape[1], mask, start, end, device))
-        h = h[:, self.reach : h.shape[1] - self.reach] + self.mix(h)
-        batch, tokens, width = h.shape
-        rows = slice((wanted.start or 0) * width, wanted.stop * width)
-        projected = functional.linear(h, self.project.weight[rows], self.project.bias[rows])
-        parts = projected.view(batch, tokens, -1, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        return [in_float(part) for part in parts]
+        return h[:, self.reach : h.shape[1] - self.reach] + self.mix(h)
 
-    def update(self, x: Tensor, queries: Tensor, summary: Summary, start: int) -> Tensor:
-        """Return the chunk's new tokens from its old ones (B, T, W) and its queries."""
-        with torch.autocast(queries.device.type, enabled=False):
-            attended = self.attention.attend(queries, summary, start=start)
-        x = x + in_float(self.combine(attended.transpose(1, 2).flatten(2)))
+    def update(self, x: Tensor, mixed: Tensor, summary: Summary, start: int) -> Tensor:
+        """Return the chunk's new tokens from its old ones (B, T, W), mixed ones and the finished summary."""
+        x = x + in_float(self.multihead.attend(mixed, summary, start=start))
         return x + in_float(self.feed_forward(x))
 
 
@@ -171,25 +157,26 @@ class Encoder(nn.Module):
         mask = sequence.token_mask
         device = block.norm.weight.device
 
-        is_single = len(chunks) == 1
+        is_single = len(chunks) == 1  # then the mixed tokens serve both sides
 
         def summarize(x: Tensor, span: Span) -> tuple[Tensor | None, Summary]:
-            *q, k, v = block.project_chunk(x, span, mask, wanted=ALL if is_single else KEYS_VALUES)
+            mixed = block.mixed(x, span, mask)
             chunk_mask = None if mask is None else mask[:, span.start : span.end].to(device)
-            with torch.autocast(device.type, enabled=False):
-                return q[0] if q else None, block.attention.summarize(
-                    k, v, start=span.start, lengths=sequence.lengths.to(device), mask=chunk_mask
-                )
+            summary = block.multihead.summarize(
+                mixed, start=span.start, lengths=sequence.lengths.to(device), mask=chunk_mask
+            )
+            return mixed if is_single else None, summary
 
-        def update(x: Tensor, span: Span, summary: Summary, queries: Tensor | None) -> Tensor:
-            q = block.project_chunk(x, span, mask, wanted=QUERIES)[0] if queries is None else queries
-            return block.update(x[:, span.start : span.end].to(device), q, summary, span.start).to(x.device)
+        def update(x: Tensor, span: Span, summary: Summary, mixed: Tensor | None) -> Tensor:
+            mixed = block.mixed(x, span, mask) if mixed is None else mixed
+            return block.update(x[:, span.start : span.end].to(device), mixed, summary, span.start).to(x.device)
 
-        queries, summary = call(summarize, x, chunks[0])
+        mixed, summary = call(summarize, x, chunks[0])
         for span in chunks[1:]:
             summary = summary + call(summarize, x, span)[1]
+        summary = block.multihead.finish(summary)
         for span in chunks:
-            yield call(update, x, span, summary, queries)
+            yield call(update, x, span, summary, mixed)
 
 
 def prepare(codes: Tensor, derived: Sequence[Tensor], mask: Tensor | None, stride: int) -> Resident:

@@ -70,15 +70,16 @@ def test_a_shared_projection_is_stored_once_and_stays_shared(tmp_path: Path) -> 
     folder = save(tmp_path / "m", **choice)
     assert sum("projection.matrix" in name for name in load_file(folder / WEIGHTS)) == 1
     first, second = load_model(folder).encoder.blocks
-    assert first.attention.projection is second.attention.projection
+    assert first.multihead.attention.projection is second.multihead.attention.projection
 
 
 def test_random_features_are_saved_and_win_over_the_seed(tmp_path: Path) -> None:
     model = tiny_model(attention=("performer",))
-    model.encoder.blocks[0].attention.redraw(99)
+    attention = model.encoder.blocks[0].multihead.attention
+    attention.redraw(99)
     save_model(tmp_path / "m", model, tiny_config(attention=("performer",)), name="x")
     loaded = load_model(tmp_path / "m")
-    assert torch.equal(loaded.encoder.blocks[0].attention.projection, model.encoder.blocks[0].attention.projection)
+    assert torch.equal(loaded.encoder.blocks[0].multihead.attention.projection, attention.projection)
 
 
 def test_the_weights_file_as_path_and_overwriting(tmp_path: Path) -> None:

@@ -112,16 +112,16 @@ def twin(model: Genoformer, codes: Tensor) -> Tensor:
     spare = tokens * stride - length
     x = convolve(skip, "encoder.stem.down", 3 * stride, stride, sides=(stride, stride + spare))
     for number, block in enumerate(model.encoder.blocks):
-        name = f"encoder.blocks.{number}"
+        name, heads = f"encoder.blocks.{number}", block.multihead.heads
         h = norm(x, f"{name}.norm")
         taps = weights[f"{name}.mix.weight"].T[:, None]
         h = h + functional.conv1d(h.transpose(1, 2), taps, padding=1, groups=h.shape[-1]).transpose(1, 2)
-        q, k, v = linear(h, f"{name}.project").view(1, tokens, 3, block.heads, -1).permute(2, 0, 3, 1, 4)
-        if isinstance(block.attention, Local):
-            attended = naive.local(q, k, v, radius=block.attention.radius)
+        q, k, v = linear(h, f"{name}.multihead.project").view(1, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        if isinstance(block.multihead.attention, Local):
+            attended = naive.local(q, k, v, radius=block.multihead.attention.radius)
         else:
             attended = naive.softmax(q, k, v, rotate=True)
-        x = x + linear(attended.transpose(1, 2).flatten(2), f"{name}.combine")
+        x = x + linear(attended.transpose(1, 2).flatten(2), f"{name}.multihead.combine")
         h = functional.gelu(linear(norm(x, f"{name}.feed_forward.0"), f"{name}.feed_forward.1"))
         x = x + linear(h, f"{name}.feed_forward.3")
     up = linear(norm(x, "decoder.norm"), "decoder.up").view(1, tokens * stride, -1)[:, :length]
@@ -279,15 +279,14 @@ def test_fresh_weights_come_from_the_seed_and_torchs_generator_is_left_alone() -
     for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(one.encoder.stem.first.weight, other.encoder.stem.first.weight)
-    projections = [
-        block.attention.projection for block in build(tiny_config(attention=("performer",) * 2)).encoder.blocks
-    ]
+    blocks = build(tiny_config(attention=("performer",) * 2)).encoder.blocks
+    projections = [block.multihead.attention.projection for block in blocks]
     assert not torch.equal(*projections)
 
 
 def test_linformer_layers_share_one_projection_if_their_heads_are_as_many() -> None:
     model = build(tiny_config(attention=("linformer", "hybrid", "linformer"), hybrid_global="linformer"))
-    first, hybrid, last = (block.attention for block in model.encoder.blocks)
+    first, hybrid, last = (block.multihead.attention for block in model.encoder.blocks)
     assert first.projection is last.projection
     assert hybrid.second.projection is not first.projection
 
