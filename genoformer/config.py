@@ -54,7 +54,7 @@ class ModelConfig:
     attention : mechanism of each block, of genoformer.attention.ATTENTION; its length is the depth
     conv_kernel : tokens that a block's depthwise convolution spans, odd
     expansion : hidden features of the feed-forward layers, as a multiple of width
-    local_radius : tokens to each side that local heads see
+    local_radius : tokens to each side that local heads see, and that "joint" attention weighs exactly
     performer_features, performer_count, performer_max_temperature : see genoformer.attention.Performer
     linformer_projection, linformer_rank, linformer_tokens : kind of genoformer.attention.PROJECTIONS; slots;
         tokens that a learned projection covers (for "conv": tokens / rank is the stride)
@@ -95,7 +95,7 @@ class ModelConfig:
             _one_of("inputs", name, INPUTS)
         _require(len(self.attention) > 0, "attention must name the mechanism of at least one block")
         for name in self.attention:
-            _one_of("attention", name, ("softmax", "local", "performer", "linformer", "hybrid"))
+            _one_of("attention", name, ("softmax", "local", "performer", "linformer", "hybrid", "joint"))
         _one_of("hybrid_global", self.hybrid_global, ("softmax", "performer", "linformer"))
         _one_of("performer_features", self.performer_features, ("positive", "hyperbolic", "regularized", "relu"))
         kinds = ("learned", "seeded", "mean", "max", "conv", "dynamic")
@@ -109,8 +109,24 @@ class ModelConfig:
         _require(self.width // self.heads % 2 == 0, "width / heads must be even, for rotary positions")
         _require(self.conv_kernel % 2 == 1, f"conv_kernel must be odd, got {self.conv_kernel}")
         _require(self.stem_kernel % 2 == 1, f"stem_kernel must be odd, got {self.stem_kernel}")
+        if "joint" in self.attention:
+            self._require_joint()
         if "hybrid" in self.attention:
             _require(self.hybrid_local_heads < self.heads, "hybrid_local_heads must be fewer than heads")
+
+    def _require_joint(self) -> None:
+        fitting = ("positive", "hyperbolic", "regularized", "oprf")
+        _require(
+            self.performer_features in fitting,
+            f"performer_features must be one of {', '.join(fitting)} for joint attention, whose far weights must "
+            f"estimate the exact ones; got {self.performer_features!r}",
+        )
+        most = (40 / (math.sqrt(self.width / self.heads) + 4)) ** 2  # as genoformer.attention.joint.most_temperature
+        _require(
+            self.performer_max_temperature <= most,
+            f"performer_max_temperature must be at most {most:.3g} for joint attention with width / heads = "
+            f"{self.width // self.heads}, got {self.performer_max_temperature}",
+        )
 
     @property
     def most_bases(self) -> int | None:

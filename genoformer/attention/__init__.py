@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from genoformer.attention.attention import Attention, Summary
 from genoformer.attention.hybrid import Hybrid
+from genoformer.attention.joint import Joint
 from genoformer.attention.layer import MultiHead
 from genoformer.attention.linformer import PROJECTIONS, Linformer
 from genoformer.attention.local import Local
@@ -16,6 +17,7 @@ ATTENTION: dict[str, type[Attention]] = {
     "performer": Performer,
     "linformer": Linformer,
     "hybrid": Hybrid,
+    "joint": Joint,
 }
 """Every mechanism, by the name that configurations use."""
 
@@ -24,6 +26,7 @@ __all__ = [
     "PROJECTIONS",
     "Attention",
     "Hybrid",
+    "Joint",
     "Linformer",
     "Local",
     "MultiHead",

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from genoformer.attention import Attention, Hybrid, Linformer, Local, Performer, Softmax
-from genoformer.attention.linformer import Convolution as ConvolutionProjection
-from genoformer.attention.linformer import Dynamic, Learned, Max, Mean, Projection, Seeded
+from genoformer.attention import Attention, Hybrid, Joint, Linformer, Local, Performer, Softmax
+from genoformer.attention.linear_projections import Convolution as ConvolutionProjection
+from genoformer.attention.linear_projections import Interpolated, Learned, Mean, Seeded
+from genoformer.attention.projections import Dynamic, Max, Projection
 from genoformer.config import ModelConfig
 from genoformer.model.convolution import Convolution
 from genoformer.model.encoder import (
@@ -163,17 +164,22 @@ def _attention(name: str, config: ModelConfig, *, heads: int, seed: int, shared:
             _attention(config.hybrid_global, config, heads=heads - local, seed=seed, shared=shared),
             first_heads=local,
         )
-    makers = {
-        "softmax": lambda: Softmax(rotary=True),
-        "local": lambda: Local(radius=config.local_radius),
-        "performer": lambda: Performer(
+
+    def performer() -> Performer:
+        return Performer(
             heads,
             config.width // config.heads,
             count=config.performer_count,
             features=config.performer_features,
             max_temperature=config.performer_max_temperature,
             seed=seed,
-        ),
+        )
+
+    makers = {
+        "softmax": lambda: Softmax(rotary=True),
+        "local": lambda: Local(radius=config.local_radius),
+        "performer": performer,
+        "joint": lambda: Joint(performer(), radius=config.local_radius),
         "linformer": lambda: Linformer(shared.setdefault(heads, _projection(config, heads))),
     }
     return makers[name]()
