@@ -23,6 +23,7 @@ COMMANDS = {
     "train": "Train a model from sequences and their annotation.",
     "inspect": "Show what an HDF5 file holds, or the values of a region.",
     "models": "List models, describe one, or print where it lies.",
+    "bench": "Measure attention mechanisms against exact attention and each other.",
     "doctor": "Check versions, devices and the bundled model.",
 }
 """Every command and its help in one line; the command itself is `genoformer.cli.<name>.command`."""
