@@ -199,6 +199,11 @@ def _random(shape: Shape, tokens: int) -> float:
     return 8.0 * tokens * shape.features * shape.width
 
 
+def _dimensions(shape: Shape, tokens: int) -> float:
+    """Return the operations of a Performer whose features are the dimensions themselves."""
+    return 8.0 * tokens * shape.dim * shape.width
+
+
 def _all_near(shape: Shape, tokens: int) -> float:
     return _near(shape, tokens) + _random(shape, tokens)
 
@@ -255,7 +260,8 @@ def _linformer_ours(kind: str, *, products: int, in_layer: int, usual: bool = Tr
 
 def _performer_ours(kind: str) -> Ours:
     usual = kind in ("positive", "hyperbolic", "relu")
-    return Ours(_performer(kind), _random, _projected(_random), usual, kind == "positive")
+    count = _dimensions if FEATURES[kind].rows == "identity" else _random
+    return Ours(_performer(kind), count, _projected(count), usual, kind == "positive")
 
 
 _OURS = {

@@ -72,15 +72,23 @@ class Task:
     ----------
     contender, shape, tokens : which module, and how much it gets
     backward : whether gradients of inputs and parameters are computed, too
+    dtype : of the inputs; parameters are in float32
     """
 
     def __init__(
-        self, contender: Contender, shape: Shape, tokens: int, *, backward: bool = False, device: str = "cpu"
+        self,
+        contender: Contender,
+        shape: Shape,
+        tokens: int,
+        *,
+        backward: bool = False,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         torch.manual_seed(0)
         self.device = torch.device(device)
         self.module: nn.Module = contender.make(shape, tokens).to(self.device).train(backward)
-        self.inputs = shape.inputs(contender.group, tokens, device=self.device)
+        self.inputs = [x.to(dtype) for x in shape.inputs(contender.group, tokens, device=self.device)]
         self.backward = backward
         if backward:
             self.upstream = torch.ones_like(self.inputs[0])
