@@ -57,11 +57,24 @@ def local(q: Tensor, k: Tensor, v: Tensor, *, radius: int, mask: Tensor | None =
 
 
 def random_features(x: Tensor, rows: Tensor, kind: str) -> Tensor:
-    """phi(x): exp(w.x - |x|^2/2) for each row w of (H, M, D), or max(w.x, 0) + 0.001."""
+    """phi(x) for rows w of (H, M, D), each kind by its formula; exponentials without damping."""
     projected = torch.einsum("bhtd,hmd->bhtm", x, rows)
-    if kind == "relu":
+    half = (x * x).sum(-1, keepdim=True) / 2
+    if kind.startswith("relu"):
         return projected.clamp_min(0.0) + 1e-3
-    return torch.exp(projected - (x * x).sum(-1, keepdim=True) / 2) / math.sqrt(rows.shape[1])
+    if kind.startswith("elu"):
+        return torch.where(projected > 0, projected + 1, torch.exp(projected))
+    if kind == "trigonometric":
+        return torch.exp(half) * torch.cat([projected.cos(), projected.sin()], dim=-1) / math.sqrt(rows.shape[1])
+    return torch.exp(projected - half) / math.sqrt(rows.shape[1])
+
+
+def tuned_features(x: Tensor, rows: Tensor, damping: Tensor) -> Tensor:
+    """(1 - 4 A)^(D/4) exp(A |w|^2 + sqrt(1 - 4 A) w.x - |x|^2 / 2), with one A a head (H,)."""
+    a = damping[:, None, None]
+    stretched = (1 - 4 * a).sqrt() * torch.einsum("bhtd,hmd->bhtm", x, rows)
+    exponent = a * (rows * rows).sum(-1)[:, None] + stretched - (x * x).sum(-1, keepdim=True) / 2
+    return (1 - 4 * a) ** (x.shape[-1] / 4) * torch.exp(exponent) / math.sqrt(rows.shape[1])
 
 
 def performer(
@@ -73,15 +86,65 @@ def performer(
     kind: str,
     squared_norm: Tensor | None,
     mask: Tensor | None = None,
+    moments: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """phi(q) phi(k)^T, rows divided by their sums, times v; q, k get the squared norm of their head, or a d^-1/4."""
+    """phi(q) phi(k)^T, rows divided by their sums, times v; q, k get the squared norm of their head, or a d^-1/4.
+
+    ``moments`` are means and mean squares (2, H, D) of queries and keys, for tuned kinds.
+    """
     if squared_norm is None:
         q, k = q / q.shape[-1] ** 0.25, k / k.shape[-1] ** 0.25
     else:
         norm = squared_norm[:, None, None].sqrt()
         q, k = (norm * x / (x * x).sum(-1, keepdim=True).sqrt() for x in (q, k))
-    kernel = random_features(q, rows, kind) @ random_features(k, rows, kind).transpose(-1, -2)  # (B, H, Tq, T)
+    if moments is None:
+        phi_q, phi_k = random_features(q, rows, kind), random_features(k, rows, kind)
+    else:
+        means, squares = moments
+        psi = (squares[1] / squares[0]) ** 0.25 if kind == "saderf" else torch.ones_like(squares[0])  # (H, D)
+        size = squares[0] * psi**2 + squares[1] / psi**2 + 2 * means[0] * means[1]  # E (x + y)^2, by dimension
+        p = size.sum(-1) / size.shape[-1]
+        damping = (1 - 2 * p - torch.sqrt((2 * p + 1) ** 2 + 8 * p)) / 16
+        phi_q = tuned_features(q * psi[:, None], rows, damping)
+        phi_k = tuned_features(k / psi[:, None], rows, damping)
+    kernel = phi_q @ phi_k.transpose(-1, -2)  # (B, H, Tq, T)
+    if kind == "trigonometric":  # may be negative
+        kernel = kernel * _valid(k, mask)[:, None, None, :]
+        total = kernel.sum(-1, keepdim=True)
+        return kernel / torch.where(total == 0, 1.0, total) @ v
     return _average(kernel * _valid(k, mask)[:, None, None, :], v)
+
+
+def joint(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    rows: Tensor,
+    squared_norm: Tensor,
+    radius: int,
+    moments: tuple[Tensor, Tensor] | None = None,
+    mask: Tensor | None = None,
+    rotate: bool = False,
+) -> Tensor:
+    """Weights exp(x.y) of keys at most ``radius`` tokens away, phi(x).phi(y) of the others, divided by their sum.
+
+    ``moments`` as for a performer's "oprf" features.
+    """
+    norm = squared_norm[:, None, None].sqrt()
+    x, y = (norm * z / (z * z).sum(-1, keepdim=True).sqrt() for z in (q, k))
+    if rotate:
+        x, y = rotary(x), rotary(y)
+    if moments is None:
+        phi_x, phi_y = (random_features(z, rows, "positive") for z in (x, y))
+    else:
+        means, squares = moments
+        p = (squares[0] + squares[1] + 2 * means[0] * means[1]).mean(-1)
+        damping = (1 - 2 * p - torch.sqrt((2 * p + 1) ** 2 + 8 * p)) / 16
+        phi_x, phi_y = (tuned_features(z, rows, damping) for z in (x, y))
+    distance = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])).abs()
+    weights = torch.where(distance <= radius, torch.exp(x @ y.transpose(-1, -2)), phi_x @ phi_y.transpose(-1, -2))
+    return _average(weights * _valid(k, mask)[:, None, None, :], v)
 
 
 def _lengths(valid: Tensor) -> list[int]:
@@ -116,14 +179,36 @@ def learned_rows(matrix: Tensor, valid: Tensor) -> Tensor:
     return restored_rows(matrix[:, : valid.shape[1]], (matrix * matrix).sum(-1).sqrt(), valid)
 
 
-def seeded_rows(rank: int, seed: int, valid: Tensor) -> Tensor:
-    """Normal numbers of a stated generator, which must never change: saved models depend on them."""
+def interpolated_rows(matrix: Tensor, valid: Tensor) -> Tensor:
+    """A learned matrix (M, grid), token j of n at (j + 1/2) grid / n - 1/2 between its points, edges held.
+
+    Rows keep their L1 norm, measured by what |matrix| comes to in the same way.
+    """
+    grid = matrix.shape[1]
+    rows = []
+    for shown, length in zip(valid, _lengths(valid), strict=True):
+        place = ((torch.arange(len(shown)).double() + 0.5) * grid / max(length, 1) - 0.5).clamp(0, grid - 1)
+        lower = place.floor().long()
+        part = place - lower
+        full, size = ((1 - part) * m[:, lower] + part * m[:, (lower + 1) % grid] for m in (matrix, matrix.abs()))
+        met = (size * shown).sum(-1, keepdim=True)
+        norm = matrix.abs().sum(-1, keepdim=True)
+        rows.append(full * shown * torch.where(met > 0, norm / torch.where(met > 0, met, 1.0), 0.0))
+    return torch.stack(rows)
+
+
+def seeded(shape: tuple[int, int, int, int], seed: int) -> Tensor:
+    """Normal numbers (S, H, M, T) of a stated generator, which must never change: saved models depend on them."""
     blocks = []
-    for index in range(-(-valid.shape[1] // 1024)):
+    for index in range(-(-shape[3] // 1024)):
         generator = torch.Generator().manual_seed(1_000_003 * seed + index)
-        blocks.append(torch.randn(rank, 1024, generator=generator).double())
-    full = torch.cat(blocks, dim=1)[:, : valid.shape[1]]
-    return restored_rows(full, torch.ones(rank, dtype=torch.float64), valid)
+        blocks.append(torch.randn(*shape[:3], 1024, generator=generator).double())
+    return torch.cat(blocks, dim=-1)[..., : shape[3]]
+
+
+def seeded_rows(matrix: Tensor, valid: Tensor) -> Tensor:
+    """Such numbers (M, T), rows of norm 1."""
+    return restored_rows(matrix, torch.ones(len(matrix), dtype=torch.float64), valid)
 
 
 def convolution_rows(taps: Tensor, valid: Tensor) -> Tensor:
@@ -141,11 +226,10 @@ def dynamic_rows(latents: Tensor, k: Tensor, valid: Tensor) -> Tensor:
     return weights / torch.where(total > 0, total, 1.0)
 
 
-def compressed(q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -> Tensor:
-    """softmax(q (E k)^T / sqrt(D)) E v for rows E (B, M, T) or (B, H, M, T); a row of zeros is no slot."""
-    rows = rows if rows.ndim == 4 else rows[:, None]
-    scores = q @ (rows @ k).transpose(-1, -2) / math.sqrt(q.shape[-1])
-    return _average(_exponentials(scores, (rows != 0).any(-1)[:, :, None, :]), rows @ v)
+def compressed(q: Tensor, k: Tensor, v: Tensor, e: Tensor, f: Tensor) -> Tensor:
+    """softmax(q (E k)^T / sqrt(D)) F v for rows (B, H or 1, M, T); a row of zeros in E is no slot."""
+    scores = q @ (e @ k).transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return _average(_exponentials(scores, (e != 0).any(-1)[:, :, None, :]), f @ v)
 
 
 def max_pooled(q: Tensor, k: Tensor, v: Tensor, *, rank: int, mask: Tensor | None = None) -> Tensor:
@@ -160,17 +244,29 @@ def max_pooled(q: Tensor, k: Tensor, v: Tensor, *, rank: int, mask: Tensor | Non
     return _average(_exponentials(scores, some[..., 0][:, :, None, :]), pooled[1])
 
 
-def linformer(
-    q: Tensor, k: Tensor, v: Tensor, *, kind: str, parameter: Tensor | int, seed: int = 0, mask: Tensor | None = None
+def pooled_linformer(
+    q: Tensor, k: Tensor, v: Tensor, *, kind: str, rank: int, mask: Tensor | None = None
 ) -> Tensor:
-    """Any projection; ``parameter`` is its learned tensor (learned, conv, dynamic) or rank (seeded, mean, max)."""
-    valid = _valid(k, mask)
+    """Projections without parameters: "mean" and "max"."""
     if kind == "max":
-        return max_pooled(q, k, v, rank=int(parameter), mask=mask)
-    if isinstance(parameter, int):
-        rows = seeded_rows(parameter, seed, valid) if kind == "seeded" else mean_rows(valid, parameter)
-    elif kind == "dynamic":
-        rows = dynamic_rows(parameter, k, valid)
-    else:
-        rows = {"learned": learned_rows, "conv": convolution_rows}[kind](parameter, valid)
-    return compressed(q, k, v, rows)
+        return max_pooled(q, k, v, rank=rank, mask=mask)
+    rows = mean_rows(_valid(k, mask), rank)[:, None]
+    return compressed(q, k, v, rows, rows)
+
+
+def linformer(q: Tensor, k: Tensor, v: Tensor, *, kind: str, parameter: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Any other projection; its parameter (S, H, ...) is for keys first and values last, one head or each."""
+    valid, makers = _valid(k, mask), {
+        "learned": learned_rows,
+        "interpolated": interpolated_rows,
+        "seeded": seeded_rows,
+        "conv": convolution_rows,
+    }
+    sides = []
+    for side in (parameter[0], parameter[-1]):
+        each = side.expand(k.shape[1], *side.shape[1:])
+        if kind == "dynamic":
+            sides.append(dynamic_rows(each, k, valid))
+        else:
+            sides.append(torch.stack([makers[kind](one, valid) for one in each], dim=1))
+    return compressed(q, k, v, *sides)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,10 @@ class Summary(Protocol):
 
 class Attention(nn.Module, ABC):
     """Base of all mechanisms. Masks are (B, T) bool, True at real tokens; a masked key has no influence at all."""
+
+    compresses_tokens = False
+    """`summarize` is linear and alike for all heads: it may take tokens instead of keys and values, which are then made
+    of what `finish` returns"""
 
     @abstractmethod
     def summarize(
@@ -60,6 +64,10 @@ class Attention(nn.Module, ABC):
 
         A query with no key to attend to gets zeros.
         """
+
+    def finish(self, summary: Summary) -> Any:
+        """Do once, when all chunks are merged, what `attend` would do for each: it takes the result as well."""
+        return summary
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """Attend in one go: (B, H, Tq, D), (B, H, T, D), (B, H, T, D) -> (B, H, Tq, D)."""
@@ -148,6 +156,23 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class ScaledTotals:
+    """Totals over exp(log_scale), for weights that have no bound; ``+`` brings both to the larger scale."""
+
+    totals: Totals
+    log_scale: Tensor  # (B, H, 1); EMPTY where there is no key
+
+    def __add__(self, other: ScaledTotals) -> ScaledTotals:
+        scale = torch.maximum(self.log_scale, other.log_scale)
+        return ScaledTotals(self.rescaled(scale) + other.rescaled(scale), scale)
+
+    def rescaled(self, log_scale: Tensor) -> Totals:
+        """Return the totals over exp of another scale, at least as large as its own."""
+        factor = torch.exp(self.log_scale - log_scale)  # (B, H, 1)
+        return Totals(self.totals.keys * factor, self.totals.values * factor[..., None], self.totals.weights)
+
+
+@dataclass(frozen=True)
 class Maxima:
     """Largest keys and values of each slot; ``+`` takes the larger; an empty slot holds EMPTY."""
 
@@ -224,6 +249,6 @@ class Pair:
         return Pair(self.first + other.first, self.second + other.second)
 
 
-def unit_norm(vectors: Tensor, scale: Tensor | float = 1.0) -> Tensor:
-    """Give vectors (..., D) the norm ``scale``; a zero vector stays zero."""
-    return functional.normalize(vectors, dim=-1, eps=1e-6) * scale
+def unit_norm(vectors: Tensor) -> Tensor:
+    """Give vectors (..., D) the norm 1; a zero vector stays zero."""
+    return functional.normalize(vectors, dim=-1, eps=1e-6)

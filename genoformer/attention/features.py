@@ -1,12 +1,65 @@
-"""Random projections for Performers: block-orthogonal directions, drawn per head from a seed."""
+"""Random features for Performers: the table of kinds, and their block-orthogonal projections, drawn from a seed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-FEATURES = ("positive", "hyperbolic", "regularized", "relu")
-"""Kinds of random features: README.md, "Performer"."""
+EPSILON = 1e-3
+"""Added to features of "relu" kinds, so that no key is without weight."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kind of features is made of: README.md, "Performer".
+
+    Attributes
+    ----------
+    rows : how rows w are drawn: "gaussian" (orthogonal in blocks, norms as of Gaussian vectors), "mirrored" (half of
+        them the negatives of the others), "sphere" (orthogonal, norms sqrt(dim)), "waves" (half as many, each for a
+        cosine and a sine), "identity" (the dimensions themselves, none drawn)
+    function : phi of the projections w.x; None for exponentials exp(w.x - |x|^2/2) and for waves
+    is_tuned : rows are stretched or shrunk by the measured size of queries and keys
+    is_scaled : dimensions are balanced by it, too
+    """
+
+    rows: str = "gaussian"
+    function: Callable[[Tensor], Tensor] | None = None
+    is_tuned: bool = False
+    is_scaled: bool = False
+
+    @property
+    def is_exponential(self) -> bool:
+        return self.function is None and self.rows != "waves"
+
+
+def _relu(projected: Tensor) -> Tensor:
+    return projected.clamp_min(0.0).add_(EPSILON)
+
+
+def _elu(projected: Tensor) -> Tensor:
+    return functional.elu(projected).add(1.0)
+
+
+FEATURES: dict[str, Kind] = {
+    "positive": Kind(),
+    "hyperbolic": Kind(rows="mirrored"),
+    "regularized": Kind(rows="sphere"),
+    "oprf": Kind(is_tuned=True),
+    "saderf": Kind(is_tuned=True, is_scaled=True),
+    "trigonometric": Kind(rows="waves"),
+    "relu": Kind(function=_relu),
+    "elu": Kind(function=_elu),
+    "relu-identity": Kind(rows="identity", function=_relu),
+    "elu-identity": Kind(rows="identity", function=_elu),
+}
+"""Kinds of features. Sources: "positive", "hyperbolic", "regularized", "trigonometric", "relu": Choromanski et al. 2020
+(arXiv 2009.14794, sections 2.2 to 3); "oprf": Likhosherstov et al. 2022 (arXiv 2205.15317); "saderf": Likhosherstov et
+al. 2023 (arXiv 2302.00787); "elu-identity": Katharopoulos et al. 2020 (arXiv 2006.16236, section 3.2)."""
 
 
 def orthogonal_blocks(count: int, dim: int, *, generator: torch.Generator) -> Tensor:
@@ -29,29 +82,31 @@ def draw_projection(kind: str, *, heads: int, count: int, dim: int, seed: int) -
 
     Parameters
     ----------
-    kind : one of FEATURES. Row norms are chi-distributed ("positive", "hyperbolic", "relu": Choromanski et al. 2020,
-        arXiv 2009.14794, section 2.4) or sqrt(dim) ("regularized", same paper, section 3); "hyperbolic" is the
-        rows and their negatives (same paper, Lemma 1)
-    heads, count, dim : how many heads, features a head, dimensions of a head
+    kind : one of FEATURES
+    heads, count, dim : how many heads, features a head (of no account for "identity" rows), dimensions of a head
     seed : the same seed draws the same projection everywhere
 
     Returns
     -------
-    Tensor of float32, (heads, count, dim)
+    Tensor of float32, (heads, count, dim); (heads, count / 2, dim) for waves, (heads, dim, dim) for identity rows
     """
     if kind not in FEATURES:
         raise ValueError(f"features must be one of {', '.join(FEATURES)}, got {kind!r}")
-    if kind == "hyperbolic" and count % 2:
-        raise ValueError(f"hyperbolic features come in pairs: count must be even, got {count}")
+    rows = FEATURES[kind].rows
+    if rows == "identity":
+        return torch.eye(dim).expand(heads, -1, -1).clone()
+    is_paired = rows in ("mirrored", "waves")
+    if is_paired and count % 2:
+        raise ValueError(f"{kind} features come in pairs: count must be even, got {count}")
     generator = torch.Generator().manual_seed(seed)
-    drawn = count // 2 if kind == "hyperbolic" else count
+    drawn = count // 2 if is_paired else count
     projections = []
     for _ in range(heads):
-        rows = orthogonal_blocks(drawn, dim, generator=generator)
-        if kind == "regularized":
+        directions = orthogonal_blocks(drawn, dim, generator=generator)
+        if rows == "sphere":
             norms = torch.full((drawn,), dim**0.5, dtype=torch.float64)
         else:
             norms = torch.randn(drawn, dim, generator=generator, dtype=torch.float64).norm(dim=1)
-        rows = rows * norms[:, None]
-        projections.append(torch.cat([rows, -rows]) if kind == "hyperbolic" else rows)
+        vectors = directions * norms[:, None]
+        projections.append(torch.cat([vectors, -vectors]) if rows == "mirrored" else vectors)
     return torch.stack(projections).float()

@@ -1,7 +1,8 @@
-"""Performer: softmax attention through positive random features, in a form that cannot overflow."""
+"""Performer: softmax attention through random features, in forms that cannot overflow."""
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from operator import add
 
@@ -9,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from genoformer.attention.attention import (
+    EMPTY,
     Attention,
     LogMean,
+    ScaledTotals,
     Summary,
     Totals,
     check_chunk,
@@ -19,32 +22,34 @@ from genoformer.attention.attention import (
     pieces,
     unit_norm,
 )
-from genoformer.attention.features import draw_projection
+from genoformer.attention.features import FEATURES, draw_projection
+from genoformer.attention.moments import KEYS, QUERIES, Moments
+from genoformer.attention.recompute import Workspace, over_pieces
 from genoformer.attention.softmax import attend_with_log_sum, key_bias
 
-_RELU_EPSILON = 1e-3
+_LARGEST_EXPONENT = 32.0
+"""exp of twice this, times any number of tokens that fits a machine, is a float32."""
 
 
 class Performer(Attention):
     """Linear attention by random features (Choromanski et al. 2020, arXiv 2009.14794): O(T count) time.
 
-    Exponential features run as two softmax attentions through ``count`` latent tokens (README.md, "Performer"): keys
-    and values become one LogMean, exactly, without epsilon and without overflow. "relu" features are plain sums.
-
     Queries and keys are given norm sqrt(temperature), with one learned temperature a head between 0 and
-    ``max_temperature``: random features approximate the softmax only for such small norms.
+    ``max_temperature``: random features approximate the softmax only for such small norms. Their exponents are bounded
+    then, and the summary is plain sums. At natural norm, exponential features run as two softmax attentions through
+    ``count`` latent tokens, exactly, without epsilon and without overflow (README.md, "Performer").
 
     Parameters
     ----------
     heads, dim : attention heads and dimensions of each
-    count : features a head
-    features : "positive", "hyperbolic", "regularized" or "relu"
+    count : features a head; of no account for the "identity" kinds, which have ``dim``
+    features : one of FEATURES
     max_temperature : largest squared norm of queries and keys; None leaves them at their natural norm (scaled by
         dim^-1/4 each, as softmax attention does)
     seed : of the projection, which is saved with the weights
     """
 
-    projection: Tensor  # (H, M, D)
+    projection: Tensor  # (H, M, D), as drawn
 
     def __init__(
         self,
@@ -58,25 +63,86 @@ class Performer(Attention):
     ) -> None:
         super().__init__()
         self.dim, self.features, self.max_temperature = dim, features, max_temperature
+        self.count = count
         projection = draw_projection(features, heads=heads, count=count, dim=dim, seed=seed)
+        self.kind = FEATURES[features]
         self.register_buffer("projection", projection)
         if max_temperature is not None:
             self.temperature = nn.Parameter(torch.zeros(heads))
+        if self.kind.is_tuned:
+            self.moments = Moments(heads, dim, squared_norm=max_temperature / 2 if max_temperature else dim**0.5)
 
     def redraw(self, seed: int) -> None:
         """Draw new features, between training steps."""
-        heads, count, dim = self.projection.shape
-        projection = draw_projection(self.features, heads=heads, count=count, dim=dim, seed=seed)
+        heads, _, dim = self.projection.shape
+        projection = draw_projection(self.features, heads=heads, count=self.count, dim=dim, seed=seed)
         self.projection.copy_(projection)
 
-    def _scaled(self, vectors: Tensor) -> Tensor:
-        if self.max_temperature is None:
-            return vectors * self.dim**-0.25
-        temperature = self.max_temperature * torch.sigmoid(self.temperature)
-        return unit_norm(vectors, temperature.sqrt()[:, None, None])
+    @property
+    def is_bounded(self) -> bool:
+        """Whether exponents cannot grow large, so that features may be summed as they are."""
+        if not self.kind.is_exponential:
+            return True
+        if self.max_temperature is None or self.kind.is_scaled:
+            return False
+        largest_row = math.sqrt(self.dim) + 4.0  # no norm of Gaussian numbers is larger in practice
+        return 1.5 * largest_row * math.sqrt(self.max_temperature) <= _LARGEST_EXPONENT
 
-    def _rows(self, like: Tensor) -> Tensor:
-        return self.projection.to(like.dtype).expand(like.shape[0], -1, -1, -1)  # (B, H, M, D)
+    # Queries and keys ------------------------------------------------------------------------------------------------
+
+    @property
+    def norm(self) -> Tensor:
+        """What queries and keys are multiplied by after they have unit norm, or as they are (H or 1,)."""
+        if self.max_temperature is None:
+            return self.projection.new_full((1,), self.dim**-0.25)
+        return (self.max_temperature * torch.sigmoid(self.temperature)).sqrt()
+
+    def scaled(self, vectors: Tensor) -> Tensor:
+        """Return queries or keys (B, H, T, D) as the features see them."""
+        unit = vectors if self.max_temperature is None else unit_norm(vectors)
+        return unit * self.norm.to(vectors.dtype)[:, None, None]
+
+    def gather_moments(self, vectors: Tensor, side: int, mask: Tensor | None = None) -> None:
+        """Let tuned features see queries or keys in training; they change by `Moments.settle` only."""
+        if self.kind.is_tuned and self.training:
+            with torch.no_grad():
+                for piece in pieces(vectors.shape[2]):
+                    seen = None if mask is None else mask[:, piece]
+                    self.moments.gather(hide(self.scaled(vectors[:, :, piece]), seen), side, seen)
+
+    def rows(self, side: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the rows that meet QUERIES or KEYS, their norm included (H, M, D), and logarithms of the features'
+        weights (H, M) where these are not all 1.
+        """
+        rows = self.projection.to(like.dtype)
+        log_weight = None
+        if self.kind.is_tuned:
+            balance = self.moments.balance() if self.kind.is_scaled else torch.ones_like(self.moments.square[0])
+            damping = self.moments.damping(balance).to(like.dtype)[:, None]  # (H, 1)
+            log_weight = damping * rows.square().sum(dim=-1)
+            balance = balance.to(like.dtype)[:, None]  # (H, 1, D)
+            rows = rows * (1 - 4 * damping[..., None]).sqrt() * (balance if side == QUERIES else 1 / balance)
+        return rows * self.norm.to(like.dtype)[:, None, None], log_weight
+
+    def phi(self, vectors: Tensor, rows: Tensor, log_weight: Tensor | None, out: Tensor | None = None) -> Tensor:
+        """Return the features (B, H, M, T) of queries or keys (B, H, T, D), up to a factor common to all tokens.
+
+        Of bounded exponential features the factor is exp(-temperature / 2) / sqrt(M), times (1 - 4 A)^(D/4) of tuned
+        ones. Tokens come last, since products of that shape are the faster ones. ``out`` is memory to work in, of no
+        use in a differentiation.
+        """
+        unit = vectors if self.max_temperature is None else unit_norm(vectors)
+        batch, heads, tokens, _ = unit.shape
+        left = rows.expand(batch, -1, -1, -1).flatten(0, 1)
+        right = unit.flatten(0, 1).transpose(1, 2)
+        projected = torch.bmm(left, right, out=out).view(batch, heads, rows.shape[-2], tokens)
+        if self.kind.function is not None:
+            return self.kind.function(projected)
+        if self.kind.rows == "waves":
+            return torch.cat([projected.cos(), projected.sin()], dim=2)
+        return (projected if log_weight is None else projected.add_(log_weight[..., None])).exp_()
+
+    # Summaries -------------------------------------------------------------------------------------------------------
 
     def summarize(
         self,
@@ -88,40 +154,78 @@ class Performer(Attention):
         mask: Tensor | None = None,
     ) -> Summary:
         keys, values, mask = check_chunk(keys, values, mask)
-        summarize = self._totals if self.features == "relu" else self._log_mean
-        parts = (
-            summarize(self._scaled(keys[:, :, piece]), values[:, :, piece], None if mask is None else mask[:, piece])
-            for piece in pieces(keys.shape[2])
-        )
-        return reduce(add, parts)
+        self.gather_moments(keys, KEYS, mask)
+        if not self.is_bounded:
+            cut = pieces(keys.shape[2])
+            return reduce(add, (self._log_mean(keys[:, :, p], values[:, :, p], _of(mask, p)) for p in cut))
+        if self.kind.rows == "waves" and self.max_temperature is None:
+            half = self._half_square(keys).masked_fill(_hidden(mask), EMPTY)  # (B, H, T)
+            scale = half.detach().amax(dim=-1, keepdim=True) if half.shape[-1] else half.new_full((1, 1, 1), EMPTY)
+            scale = scale.expand(*keys.shape[:2], 1)
+            return ScaledTotals(self._totals(keys, values, mask, scale), scale)
+        return self._totals(keys, values, mask, None)
 
     def attend(self, queries: Tensor, summary: Summary, *, start: int = 0) -> Tensor:
-        kind = queries.dtype
-        outputs = []
-        for piece in pieces(queries.shape[2]):
-            scaled = self._scaled(in_float(queries[:, :, piece]))
-            if isinstance(summary, Totals):
-                outputs.append(self._from_totals(scaled, summary))
-            else:
-                assert isinstance(summary, LogMean)
-                rows = self._rows(scaled)
-                outputs.append(attend_with_log_sum(scaled, rows, summary.mean, summary.log_sum).mean)
-        return torch.cat(outputs, dim=2).to(kind)
+        kind, queries = queries.dtype, in_float(queries)
+        self.gather_moments(queries, QUERIES)
+        if isinstance(summary, LogMean):
+            outputs = [self._through(queries[:, :, piece], summary) for piece in pieces(queries.shape[2])]
+            return torch.cat(outputs, dim=2).to(kind)
+        totals = summary.totals if isinstance(summary, ScaledTotals) else summary
+        assert isinstance(totals, Totals)
+
+        rows, log_weight = self.rows(QUERIES, queries)
+        work = Workspace(queries, rows)
+
+        def answer(piece: slice, queries: Tensor, rows: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor]:
+            # A summary without any key is all zeros: 0 / 1 = 0, with finite gradients. Otherwise the sum is not zero.
+            phi = self.phi(queries, rows, log_weight, work.of(queries))
+            total = (keys[:, :, None] @ phi).transpose(2, 3)  # (B, H, T, 1)
+            return (phi.transpose(2, 3) @ values / total.masked_fill(total == 0, 1.0),)
+
+        row = totals.keys.numel()
+        return over_pieces(answer, [queries], [rows, totals.keys, totals.values], join="cat", row=row)[0].to(kind)
+
+    def _totals(self, keys: Tensor, values: Tensor, mask: Tensor | None, log_scale: Tensor | None) -> Totals:
+        rows, log_weight = self.rows(KEYS, keys)
+        work = Workspace(keys, rows)
+
+        def add_up(piece: slice, keys: Tensor, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            phi = self.phi(keys, rows, log_weight, work.of(keys))
+            if log_scale is not None:
+                phi = phi * (self._half_square(keys) - log_scale).exp()[:, :, None]
+            phi = phi if mask is None else phi.masked_fill(~mask[:, None, None, piece], 0.0)
+            return phi.sum(dim=3), phi @ values
+
+        row = keys.shape[0] * keys.shape[1] * self.count
+        sums, weighted = over_pieces(add_up, [keys, values], [rows], join="sum", row=row)
+        return Totals(sums, weighted, sums.new_zeros(1, 1, 1))
+
+    def _half_square(self, vectors: Tensor) -> Tensor:
+        """Half the squared norm of queries or keys as the features see them, at natural norm (B, H, T)."""
+        return vectors.square().sum(dim=-1) * (0.5 * self.dim**-0.5)
 
     def _log_mean(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> LogMean:
-        bias = -0.5 * keys.square().sum(dim=-1)  # (B, H, T)
+        rows, log_weight = self.rows(KEYS, keys)
+        keys = keys if self.max_temperature is None else unit_norm(keys)
+        norm = self.norm.to(keys.dtype)[:, None]
+        seen = keys / self.moments.balance().to(keys.dtype)[:, None] if self.kind.is_scaled else keys
+        bias = -0.5 * norm.square() * seen.square().sum(dim=-1)  # (B, H, T)
         hidden = key_bias(keys, mask)
-        return attend_with_log_sum(self._rows(keys), keys, values, bias if hidden is None else bias + hidden)
+        bias = bias if hidden is None else bias + hidden
+        found = attend_with_log_sum(rows.expand(len(keys), -1, -1, -1), keys, values, bias)
+        return found if log_weight is None else LogMean(found.log_sum + log_weight, found.mean)
 
-    def _relu(self, vectors: Tensor) -> Tensor:
-        return torch.relu(vectors @ self.projection.to(vectors.dtype).transpose(1, 2)) + _RELU_EPSILON
+    def _through(self, queries: Tensor, summary: LogMean) -> Tensor:
+        rows, log_weight = self.rows(QUERIES, queries)
+        unit = queries if self.max_temperature is None else unit_norm(queries)
+        bias = summary.log_sum if log_weight is None else summary.log_sum + log_weight
+        return attend_with_log_sum(unit, rows.expand_as(summary.mean), summary.mean, bias).mean
 
-    def _totals(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> Totals:
-        phi = hide(self._relu(keys), mask)  # (B, H, T, M)
-        return Totals(phi.sum(dim=2), phi.transpose(2, 3) @ values, phi.new_zeros(1, 1, 1))
 
-    def _from_totals(self, queries: Tensor, summary: Totals) -> Tensor:
-        # A summary without any key is all zeros: 0 / 1 = 0, with finite gradients. Otherwise the sum is positive.
-        phi = self._relu(queries)
-        total = phi @ summary.keys[..., None]  # (B, H, T, 1)
-        return phi @ summary.values / total.masked_fill(total <= 0, 1.0)
+def _of(mask: Tensor | None, piece: slice) -> Tensor | None:
+    return None if mask is None else mask[:, piece]
+
+
+def _hidden(mask: Tensor | None) -> Tensor:
+    return torch.zeros((), dtype=torch.bool) if mask is None else ~mask[:, None]

@@ -17,27 +17,35 @@ _FUSED_TYPES = (torch.float32, torch.float64)
 
 
 class _FusedSoftmax(torch.autograd.Function):
-    """softmax(q k^T) v and the log-sum-exp of its rows, through the fused kernel; gradients for both."""
+    """softmax(q k^T + bias) v and the log-sum-exp of its rows, through the fused kernel; gradients for all."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, scale=1.0)
-        ctx.save_for_backward(q, k, v, out, lse)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        # Read through strides of 0, one row of biases serves all queries.
+        seen = None if bias is None else bias[:, :, None].expand(*q.shape[:3], k.shape[2])
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        out, lse = kernel(q, k, v, 0.0, False, attn_mask=seen, scale=1.0)
+        ctx.save_for_backward(q, k, v, bias, out, lse)
         return out, lse
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v, out, lse = ctx.saved_tensors
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, bias, out, lse = ctx.saved_tensors
         d_out, d_lse = grads
         # The kernel's score gradient is p (dp - sum(d_out * out)); the log-sum-exp adds p d_lse. One more value
-        # dimension carries it: values 0, outputs -1, output gradients d_lse.
+        # dimension carries it: values 0, outputs -1, output gradients d_lse. The bias likewise rides as one more
+        # dimension of the keys, met by a 1 in the queries, since the kernel has no gradient for its mask.
         one = torch.ones_like(d_lse)[..., None]
-        q, k, v = (functional.pad(x, (0, 1)) for x in (q, k, v))
+        q = functional.pad(q, (0, 1), value=0.0 if bias is None else 1.0)
+        k = functional.pad(k, (0, 1)) if bias is None else torch.cat([k, bias[..., None].expand(*k.shape[:3], 1)], -1)
+        v = functional.pad(v, (0, 1))
         out = torch.cat([out, -one], dim=-1)
         d_out = torch.cat([d_out, d_lse[..., None]], dim=-1)
         backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
         d_q, d_k, d_v = backward(d_out, q, k, v, out, lse, 0.0, False, scale=1.0)
-        return d_q[..., :-1], d_k[..., :-1], d_v[..., :-1]
+        d_bias = d_k[..., -1].sum_to_size(bias.shape) if ctx.needs_input_grad[3] else None
+        return d_q[..., :-1], d_k[..., :-1], d_v[..., :-1], d_bias
 
 
 def attend_with_log_sum(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> LogMean:
@@ -63,13 +71,8 @@ def attend_with_log_sum(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = N
         scores = q @ k.transpose(-1, -2)  # (B, H, Tq, Tk)
         scores = scores if bias is None else scores + bias[:, :, None]
         return LogMean(scores.logsumexp(dim=-1), scores.softmax(dim=-1) @ v)
-    dim = v.shape[3]
-    if bias is not None:  # the bias rides as one more dimension
-        q = torch.cat([q, q.new_ones(*q.shape[:3], 1)], dim=-1)
-        k = torch.cat([k, bias[..., None].expand(*k.shape[:3], 1)], dim=-1)
-        v = functional.pad(v, (0, 1))
-    mean, log_sum = _FusedSoftmax.apply(q, k, v)
-    return LogMean(log_sum, mean[..., :dim])
+    mean, log_sum = _FusedSoftmax.apply(q, k, v, bias)
+    return LogMean(log_sum, mean)
 
 
 def key_bias(keys: Tensor, mask: Tensor | None) -> Tensor | None:

@@ -9,7 +9,10 @@ import naive
 import torch
 from torch import Tensor
 
-from genoformer.attention import PROJECTIONS, Attention, Hybrid, Linformer, Local, Performer, Softmax, Summary
+from genoformer.attention import PROJECTIONS, Attention, Hybrid, Joint, Linformer, Local, Performer, Softmax, Summary
+from genoformer.attention.features import FEATURES
+from genoformer.attention.linear_projections import Convolution, Interpolated, Learned, Mean, Seeded
+from genoformer.attention.projections import Dynamic, Max
 
 HEADS, DIM, RANK, RADIUS = 4, 8, 5, 6
 COVERED = 300
@@ -28,6 +31,7 @@ class Case:
     linear: bool = True  # in the number of tokens
     averages: bool = True  # outputs are weighted means of values
     any_queries: bool = True  # queries need not be the tokens themselves
+    conditioning: float = 1.0  # how much larger rounding errors may come out
     features: str | None = None
     projection: str | None = None
 
@@ -47,41 +51,66 @@ class Case:
 
 def _performer(features: str, max_temperature: float | None = 2.0) -> Case:
     def make(heads: int, dim: int, tokens: int, seed: int) -> Attention:
-        return Performer(heads, dim, count=12, features=features, max_temperature=max_temperature, seed=seed)
+        count = 512 if features == "trigonometric" else 12  # signed: sums of few may come out near zero
+        module = Performer(heads, dim, count=count, features=features, max_temperature=max_temperature, seed=seed)
+        if module.kind.is_tuned:
+            generator = torch.Generator().manual_seed(seed)
+            module.moments.mean.copy_(0.2 * torch.randn(2, heads, dim, generator=generator))
+            module.moments.square.copy_(torch.rand(2, heads, dim, generator=generator) + 0.3)
+        return module
 
     return Case(
-        f"performer-{features}" + ("" if max_temperature else "-natural"), make, twin_performer, features=features
+        f"performer-{features}" + ("" if max_temperature else "-natural"),
+        make,
+        twin_performer,
+        averages=features != "trigonometric",
+        # Estimates of exp(x.y) with both signs, far from accurate at natural norm: their sums nearly cancel.
+        conditioning=100.0 if features == "trigonometric" and not max_temperature else 1.0,
+        features=features,
     )
 
 
 def twin_performer(module: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     assert isinstance(module, Performer)
     norm = None if module.max_temperature is None else module.max_temperature / (1 + torch.exp(-module.temperature))
-    return naive.performer(q, k, v, rows=module.projection, kind=module.features, squared_norm=norm, mask=mask)
+    moments = (module.moments.mean, module.moments.square) if module.kind.is_tuned else None
+    return naive.performer(
+        q, k, v, rows=module.projection, kind=module.features, squared_norm=norm, mask=mask, moments=moments
+    )
 
 
-def _linformer(kind: str) -> Case:
+def _linformer(kind: str, sharing: str = "layerwise", start: str = "pool") -> Case:
     def make(heads: int, dim: int, tokens: int, seed: int) -> Attention:
-        arguments = {
-            "learned": (RANK, tokens),
-            "seeded": (RANK,),
-            "mean": (RANK,),
-            "max": (RANK,),
-            "conv": (RANK + 2,),
-            "dynamic": (RANK, heads, dim),
-        }[kind]
-        return Linformer(PROJECTIONS[kind](*arguments, **({"seed": 7} if kind == "seeded" else {})))
+        torch.manual_seed(seed)
+        shared, begun = {"heads": heads, "sharing": sharing}, {"start": start}
+        projections = {
+            "learned": lambda: Learned(RANK, tokens, **shared, **begun),
+            "seeded": lambda: Seeded(RANK, seed=seed, **shared),
+            "interpolated": lambda: Interpolated(RANK, 2 * RANK + 1, **shared, **begun),
+            "mean": lambda: Mean(RANK),
+            "max": lambda: Max(RANK),
+            "conv": lambda: Convolution(RANK + 2, **shared, **begun),
+            "dynamic": lambda: Dynamic(RANK, heads, dim, sharing=sharing),
+        }
+        return Linformer(projections[kind]())
 
     averages, linear = kind in ("mean", "dynamic"), kind != "conv"  # its slots are as many as strides
-    return Case(f"linformer-{kind}", make, twin_linformer, linear=linear, averages=averages, projection=kind)
+    changed = [word for word in (sharing, start) if word not in ("layerwise", "pool")]
+    name = "-".join(["linformer", kind, *changed])
+    return Case(name, make, twin_linformer, linear=linear, averages=averages, projection=kind)
 
 
 def twin_linformer(module: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     assert isinstance(module, Linformer)
     kind = next(name for name, of in PROJECTIONS.items() if type(module.projection) is of)
-    learned = list(module.projection.parameters())
-    parameter = learned[0] if learned else module.projection.rank
-    return naive.linformer(q, k, v, kind=kind, parameter=parameter, seed=7, mask=mask)
+    projection = module.projection
+    if isinstance(projection, Mean | Max):
+        return naive.pooled_linformer(q, k, v, kind=kind, rank=projection.rank, mask=mask)
+    if isinstance(projection, Seeded):
+        shape = (projection.sides, projection.heads, projection.rank, k.shape[2])
+        return naive.linformer(q, k, v, kind=kind, parameter=naive.seeded(shape, int(projection.seed)), mask=mask)
+    (parameter,) = projection.parameters()
+    return naive.linformer(q, k, v, kind=kind, parameter=parameter, mask=mask)
 
 
 def _hybrid(name: str, second: Case) -> Case:
@@ -94,6 +123,27 @@ def _hybrid(name: str, second: Case) -> Case:
         return torch.cat([first, second.twin(module.second, q[:, 1:], k[:, 1:], v[:, 1:], mask)], dim=1)
 
     return Case(name, make, twin, averages=second.averages, any_queries=False)
+
+
+def _joint(name: str, features: str, *, rotate: bool) -> Case:
+    def make(heads: int, dim: int, tokens: int, seed: int) -> Attention:
+        performer = _performer(features).make(heads, dim, tokens, seed)
+        assert isinstance(performer, Performer)
+        return Joint(performer, radius=RADIUS, rotary=rotate)
+
+    return Case(name, make, twin_joint, any_queries=False)
+
+
+def twin_joint(module: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    assert isinstance(module, Joint)
+    performer = module.performer
+    assert performer.max_temperature is not None
+    norm = performer.max_temperature / (1 + torch.exp(-performer.temperature))
+    moments = (performer.moments.mean, performer.moments.square) if performer.kind.is_tuned else None
+    return naive.joint(
+        q, k, v, rows=performer.projection, squared_norm=norm, radius=module.radius, moments=moments, mask=mask,
+        rotate=module.rotary,
+    )  # fmt: skip
 
 
 def _softmax(name: str, rotate: bool) -> Case:
@@ -119,12 +169,19 @@ _ALL = [
     _softmax("softmax-rotary", True),
     _local("local", True),
     _local("local-plain", False),
-    *(_performer(kind) for kind in ("positive", "hyperbolic", "regularized", "relu")),
-    _performer("positive", None),
-    _performer("relu", None),
-    *(_linformer(kind) for kind in ("learned", "seeded", "mean", "max", "conv", "dynamic")),
+    *(_performer(kind) for kind in FEATURES),
+    *(_performer(kind, None) for kind in ("positive", "oprf", "saderf", "trigonometric", "relu")),
+    *(_linformer(kind) for kind in PROJECTIONS),
+    _linformer("learned", "none", "normal"),
+    _linformer("learned", "headwise"),
+    _linformer("seeded", "none"),
+    _linformer("interpolated", "headwise", "normal"),
+    _linformer("conv", "none"),
+    _linformer("dynamic", "none"),
     _hybrid("hybrid-performer", _performer("positive")),
     _hybrid("hybrid-linformer", _linformer("dynamic")),
+    *(_joint(f"joint-{kind}", kind, rotate=False) for kind in ("positive", "hyperbolic", "regularized", "oprf")),
+    _joint("joint-rotary", "positive", rotate=True),
 ]
 CASES: dict[str, Case] = {case.name: case for case in _ALL}
 

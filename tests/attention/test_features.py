@@ -88,7 +88,7 @@ def test_hyperbolic_rows_come_with_their_negatives() -> None:
         draw_projection("hyperbolic", heads=1, count=7, dim=8, seed=0)
 
 
-@pytest.mark.parametrize("kind", FEATURES)
+@pytest.mark.parametrize("kind", [kind for kind, of in FEATURES.items() if of.rows != "identity"])
 def test_heads_and_seeds_differ_and_seeds_repeat(kind: str) -> None:
     one, two = (draws_of(kind, count=8, dim=4, draws=3, seed=s) for s in (0, 1))
     assert torch.equal(one, draws_of(kind, count=8, dim=4, draws=3, seed=0))

@@ -78,10 +78,10 @@ def check_stream(case: Case, sizes: list[int], pattern: str, dtype: torch.dtype)
     inputs = [x.requires_grad_() for x in draw(2, HEADS, tokens, DIM, seed=tokens, dtype=dtype)]
     mask = mask_of(pattern, tokens, seed=tokens)
     whole, streamed = module(*inputs, mask=mask), stream(module, *inputs, mask, bounds(sizes))
-    close(streamed, whole, TOLERANCE[dtype], "output")
+    close(streamed, whole, case.conditioning * TOLERANCE[dtype], "output")
     inputs = [*inputs, *module.parameters()]
     for i, (got, expected) in enumerate(zip(gradients(streamed, inputs), gradients(whole, inputs), strict=True)):
-        close(got, expected, TOLERANCE[dtype], f"gradient {i}")
+        close(got, expected, case.conditioning * TOLERANCE[dtype], f"gradient {i}")
 
 
 @both_precisions
@@ -121,9 +121,9 @@ def long_stream(case: Case, dtype: torch.dtype, *, heads: int, dim: int, tokens:
     whole = module(*inputs, mask=mask)
     expected = gradients(whole, everything)
     streamed = stream(module, *inputs, mask, pieces)
-    close(streamed, whole, TOLERANCE[dtype], "output")
+    close(streamed, whole, case.conditioning * TOLERANCE[dtype], "output")
     for i, (got, wanted) in enumerate(zip(gradients(streamed, everything), expected, strict=True)):
-        close(got, wanted, TOLERANCE[dtype], f"gradient {i}")
+        close(got, wanted, case.conditioning * TOLERANCE[dtype], f"gradient {i}")
 
 
 @pytest.mark.slow
@@ -217,7 +217,7 @@ def test_all_padding(case: Case, dtype: torch.dtype) -> None:
     mask = prefix_mask([0, 21], 21)
     for out in (module(q, k, v, mask=mask), stream(module, q, k, v, mask, bounds([5, 16]))):
         assert bool((out[0] == 0).all())
-        close(out[1:], module(q[1:], k[1:], v[1:]), TOLERANCE[dtype])
+        close(out[1:], module(q[1:], k[1:], v[1:]), case.conditioning * TOLERANCE[dtype])
         for gradient in gradients(1e6 * out, [q, k, v, *module.parameters()]):
             assert bool(torch.isfinite(gradient).all())
         assert all(bool((gradient[0] == 0).all()) for gradient in gradients(out, [k, v]))
@@ -263,7 +263,7 @@ def test_batch_equals_singles(case: Case, dtype: torch.dtype) -> None:
     together = module(q, k, v, mask=prefix_mask(lengths, 29))
     for i, n in enumerate(lengths):
         alone = module(*(x[i : i + 1, :, :n] for x in (q, k, v)))
-        close(together[i : i + 1, :, :n], alone, TOLERANCE[dtype], f"sample {i}")
+        close(together[i : i + 1, :, :n], alone, case.conditioning * TOLERANCE[dtype], f"sample {i}")
 
 
 @every_case
@@ -337,7 +337,7 @@ def test_float32_is_close_to_float64(case: Case) -> None:
     exact = copy.deepcopy(module).double()
     inputs = draw(2, HEADS, 211, DIM, dtype=torch.float32)
     mask = prefix_mask([211, 100], 211)
-    close(module(*inputs, mask=mask), exact(*(x.double() for x in inputs), mask=mask), 1e-5)
+    close(module(*inputs, mask=mask), exact(*(x.double() for x in inputs), mask=mask), 1e-5 * case.conditioning)
 
 
 @every_case
