@@ -66,11 +66,11 @@ class Joined:
 
 
 class Window(NamedTuple):
-    """One cell's work: its queries, and the keys of it and of a block to each side, as slices of what is at hand."""
+    """One cell's work, as slices of what is at hand: its queries, and keys in whole blocks around them."""
 
     queries: slice
     keys: slice
-    skipped: int  # tokens of the cell before the first query
+    skipped: int  # tokens from the second block of keys to the first query
 
 
 class Joint(Attention):
@@ -127,21 +127,38 @@ class Joint(Attention):
         return Joined(Segments((Segment(start, keys, values, mask),)), far)
 
     def attend(self, queries: Tensor, summary: Joined, *, start: int = 0) -> Tensor:  # type: ignore[override]
-        end, size, cell = start + queries.shape[2], self.radius, self.cell
-        if start == end:
+        if queries.shape[2] == 0:
             return queries
         x = self._scaled(in_float(queries), start)
         self._gather(x, QUERIES, None)
-        cells = range(start // cell, -(-end // cell))
-        windows = []
-        for index, first in enumerate(c * cell for c in cells):
-            a, b = max(first, start), min(first + cell, end)
-            around = slice(index * cell, (index + 1) * cell + 2 * size)
-            windows.append(Window(slice(a - start, b - start), around, a - first))
-        near = summary.near.span(cells.start * cell - size, cells.stop * cell + size)
-        far = summary.far.beyond(cells)
-        out = _OverWindows.apply(self._attend, windows, x, near.keys, counted(near.values, near.mask), far)
+        cells = range(start // self.cell, -(-(start + x.shape[2]) // self.cell))
+        covered = range(min(s.start for s in summary.near), max(s.end for s in summary.near))
+        asked = range(start, start + x.shape[2])
+        spans = [self._spans(cell, asked, covered) for cell in cells]
+        first = spans[0][1].start
+        windows = [
+            Window(
+                slice(own.start - start, own.stop - start),
+                slice(around.start - first, around.stop - first),
+                own.start - around.start - self.radius,
+            )
+            for own, around in spans
+        ]
+        near = summary.near.span(first, spans[-1][1].stop)
+        values = counted(near.values, near.mask)
+        out = _OverWindows.apply(self._attend, windows, x, near.keys, values, summary.far.beyond(cells))
         return out.to(queries.dtype)
+
+    def _spans(self, cell: int, asked: range, covered: range) -> tuple[range, range]:
+        """Return a cell's positions among those asked for, and those of the keys to work with, in whole blocks.
+
+        These are the cell's own and a block to each side, without what is neither near the former nor covered by keys.
+        """
+        size, blocks = self.radius, self.cell // self.radius
+        own = range(max(cell * self.cell, asked.start), min((cell + 1) * self.cell, asked.stop))
+        first = max(cell * blocks - 1, min(own[0] // size - 1, covered.start // size))
+        last = min((cell + 1) * blocks, max(own[-1] // size + 1, (covered.stop - 1) // size))
+        return own, range(first * size, (last + 1) * size)
 
     def _scaled(self, vectors: Tensor, start: int) -> Tensor:
         scaled = self.performer.scaled(vectors)
@@ -165,18 +182,18 @@ class Joint(Attention):
         return self._log_features(keys).exp().transpose(-1, -2) @ values  # (..., M, D + 1)
 
     def _attend(self, skipped: int, queries: Tensor, keys: Tensor, values: Tensor, far: Tensor) -> Tensor:
-        """Answer queries of one cell, the first of them ``skipped`` tokens behind its start.
+        """Answer queries of one cell, the first of them ``skipped`` tokens behind the start of the second block.
 
         Parameters
         ----------
-        keys, values : of the cell and a block to each side, (B, H, cell + 2 radius, D) and (..., D + 1), see `counted`
+        keys, values : of the cell and a block to each side, (B, H, blocks size, D) and (..., D + 1), see `counted`
         far : sums over all other tokens, (B, H, M, D + 1)
         """
         size, tokens, dim = self.radius, queries.shape[2], values.shape[3] - 1
         begin, until = skipped // size, -(-(skipped + tokens) // size)  # blocks with queries
         lead = skipped - begin * size
         x = in_blocks(functional.pad(queries, (0, 0, lead, (until - begin) * size - lead - tokens)), size)
-        y, v = in_blocks(keys, size), in_blocks(values, size)  # (B, H, blocks + 2, size, ...)
+        y, v = in_blocks(keys, size), in_blocks(values, size)  # (B, H, blocks, size, ...)
         z = self._log_features(y).exp()
         far = far[:, :, None] + others(z.transpose(-1, -2) @ v)[:, :, begin:until]  # (B, H, n, M, D + 1)
         left, middle, right = (slice(begin + i, until + i) for i in range(3))
