@@ -34,7 +34,7 @@ class _Convolve(torch.autograd.Function):
             batch, count, _ = d_out.shape
             d_columns = (d_out @ weight.T).view(batch, count, ctx.kernel, x.shape[2])
             d_x = torch.zeros_like(x)
-            for tap in range(ctx.kernel):
+            for tap in range(ctx.kernel if count else 0):
                 last = tap + (count - 1) * ctx.stride + 1
                 d_x[:, tap : last : ctx.stride] += d_columns[:, :, tap]
         return d_x, d_weight, None, None

@@ -23,12 +23,12 @@ class Span(NamedTuple):
     end: int
 
 
-def spans(tokens: int, chunk_size: int | None) -> list[Span]:
-    """Cut a sequence of tokens into chunks; None is one chunk."""
+def spans(tokens: int, chunk_size: int | None, *, first: int = 0) -> list[Span]:
+    """Cut so many tokens, from ``first`` on, into chunks; None is one chunk."""
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1 token, got {chunk_size}")
     size = max(tokens if chunk_size is None else chunk_size, 1)
-    return [Span(start, min(start + size, tokens)) for start in range(0, max(tokens, 1), size)]
+    return [Span(first + start, first + min(start + size, tokens)) for start in range(0, max(tokens, 1), size)]
 
 
 def with_halo(x: Tensor, start: int, end: int) -> Tensor:
@@ -54,13 +54,36 @@ def kept(x: Tensor, real: Tensor | None) -> Tensor:
     return x if real is None else x * real
 
 
+class Place:
+    """Where a resident sequence lies. This one lies in one process, whole; `split.Part` is one that others continue."""
+
+    offset = 0
+    """position of the resident's first token in the whole sequence"""
+
+    def own(self, tokens: int) -> Span:
+        """Return which of the resident's tokens are computed here."""
+        return Span(0, tokens)
+
+    def around(self, x: Tensor) -> Tensor:
+        """Return the resident's tokens (B, T, C) from those computed here."""
+        return x
+
+    def merged(self, summary: Summary, attention: Attention) -> Summary:
+        """Return the summary of the whole sequence from that of the tokens computed here."""
+        return summary
+
+
+WHOLE = Place()
+
+
 class Resident(NamedTuple):
     """A batch of sequences as the encoder sees it. It stays where it is; chunks are moved to the model's device."""
 
     bases: Tensor  # (B, L, C) float: one-hot letters and derived inputs, zero at padding
     base_mask: Tensor | None  # (B, L) bool, None where nothing is padding
     token_mask: Tensor | None  # (B, T) bool
-    lengths: Tensor  # (B,) tokens of each sequence
+    lengths: Tensor  # (B,) tokens of each whole sequence
+    place: Place = WHOLE
 
 
 class Stem(nn.Module):
@@ -138,15 +161,17 @@ class Encoder(nn.Module):
         are computed again in the backward pass, so that memory is bounded by the chunk.
         """
         tokens = -(-sequence.bases.shape[1] // self.stem.stride)
-        chunks = spans(tokens, chunk_size)
+        place = sequence.place
+        own = place.own(tokens)
+        chunks = spans(own.end - own.start, chunk_size, first=own.start)
         call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
         device = sequence.bases.device
         x = torch.cat([in_float(call(self.stem, sequence, span)).to(device) for span in chunks], dim=1)  # type: ignore[arg-type]
-        real = None if sequence.token_mask is None else sequence.token_mask[..., None]
+        real = None if sequence.token_mask is None else sequence.token_mask[:, own.start : own.end, None]
         x = kept(x, real)
         for block in self.blocks:
             assert isinstance(block, Block)
-            x = torch.cat(list(self._through(block, x, sequence, chunks, call)), dim=1)
+            x = torch.cat(list(self._through(block, place.around(x), sequence, chunks, call)), dim=1)
             x = kept(x, real)
         return x
 
@@ -154,7 +179,7 @@ class Encoder(nn.Module):
         self, block: Block, x: Tensor, sequence: Resident, chunks: list[Span], call: Callable
     ) -> Iterator[Tensor]:
         """Yield the chunks of x after a block."""
-        mask = sequence.token_mask
+        mask, place = sequence.token_mask, sequence.place
         device = block.norm.weight.device
 
         is_single = len(chunks) == 1  # then the mixed tokens serve both sides
@@ -163,18 +188,19 @@ class Encoder(nn.Module):
             mixed = block.mixed(x, span, mask)
             chunk_mask = None if mask is None else mask[:, span.start : span.end].to(device)
             summary = block.multihead.summarize(
-                mixed, start=span.start, lengths=sequence.lengths.to(device), mask=chunk_mask
+                mixed, start=place.offset + span.start, lengths=sequence.lengths.to(device), mask=chunk_mask
             )
             return mixed if is_single else None, summary
 
         def update(x: Tensor, span: Span, summary: Summary, mixed: Tensor | None) -> Tensor:
             mixed = block.mixed(x, span, mask) if mixed is None else mixed
-            return block.update(x[:, span.start : span.end].to(device), mixed, summary, span.start).to(x.device)
+            tokens = x[:, span.start : span.end].to(device)
+            return block.update(tokens, mixed, summary, place.offset + span.start).to(x.device)
 
         mixed, summary = call(summarize, x, chunks[0])
         for span in chunks[1:]:
             summary = summary + call(summarize, x, span)[1]
-        summary = block.multihead.finish(summary)
+        summary = block.multihead.finish(place.merged(summary, block.multihead.attention))
         for span in chunks:
             yield call(update, x, span, summary, mixed)
 
@@ -191,5 +217,10 @@ def prepare(codes: Tensor, derived: Sequence[Tensor], mask: Tensor | None, strid
     lengths = torch.full((batch,), tokens, dtype=torch.int64, device=codes.device)
     if mask is None:
         return Resident(bases, None, None, lengths)
-    token_mask = functional.pad(mask, (0, tokens * stride - length)).view(batch, tokens, stride).any(dim=-1)
+    token_mask = tokens_of(mask, stride)
     return Resident(bases * mask[..., None], mask, token_mask, extents(token_mask))
+
+
+def tokens_of(mask: Tensor, stride: int) -> Tensor:
+    """Tell which tokens have a real base: (B, L) -> (B, ceil(L / stride))."""
+    return functional.pad(mask, (0, -mask.shape[1] % stride)).unflatten(1, (-1, stride)).any(dim=-1)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from genoformer.attention import Attention, Hybrid, Joint, Linformer, Local, Performer, Softmax
 from genoformer.attention.linear_projections import Convolution as ConvolutionProjection
-from genoformer.attention.linear_projections import Interpolated, Learned, Mean, Seeded
+from genoformer.attention.linear_projections import Learned, Mean, Seeded
 from genoformer.attention.projections import Dynamic, Max, Projection
 from genoformer.config import ModelConfig
 from genoformer.model.convolution import Convolution
@@ -93,14 +93,15 @@ class Genoformer(nn.Module):
         """Prepare the resident sequence from codes (B, L) uint8; see `forward`."""
         if mask is not None:
             codes = codes.masked_fill(~mask, PAD)  # what is hidden must not show in what is derived from the codes
-        derived = []
-        if "open-frames" in self.inputs:
-            if isinstance(genetic_code, int):
-                stops = stop_codons(genetic_code)
-            else:
-                stops = torch.stack([stop_codons(int(code)) for code in genetic_code])
-            derived.append(open_frames(codes, stops))
-        return prepare(codes, derived, mask, self.encoder.stem.stride)
+        return prepare(codes, self.derived(codes, genetic_code), mask, self.encoder.stem.stride)
+
+    def derived(self, codes: Tensor, genetic_code: int | Tensor) -> list[Tensor]:
+        """Compute the inputs (B, L, c) that depend on more than a base each, from codes (B, L), PAD where hidden."""
+        if "open-frames" not in self.inputs:
+            return []
+        if isinstance(genetic_code, int):
+            return [open_frames(codes, stop_codons(genetic_code))]
+        return [open_frames(codes, torch.stack([stop_codons(int(code)) for code in genetic_code]))]
 
     def forward(
         self,
@@ -124,9 +125,13 @@ class Genoformer(nn.Module):
         -------
         dict from track name to logits, (B, L, channels) float32
         """
-        sequence = self.sequence(codes, mask=mask, genetic_code=genetic_code)
-        tokens = self.encoder(sequence, chunk_size=chunk_size)
-        chunks = spans(tokens.shape[1], chunk_size)
+        return self.logits(self.sequence(codes, mask=mask, genetic_code=genetic_code), chunk_size=chunk_size)
+
+    def logits(self, sequence: Resident, *, chunk_size: int | None = None) -> dict[str, Tensor]:
+        """Predict the logits of the bases of a resident sequence; see `forward`."""
+        tokens = sequence.place.around(self.encoder(sequence, chunk_size=chunk_size))
+        own = sequence.place.own(tokens.shape[1])
+        chunks = spans(own.end - own.start, chunk_size, first=own.start)
         call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
         parts = [call(self._decode, sequence, tokens, span) for span in chunks]
         return {name: torch.cat([part[name] for part in parts], dim=1) for name in self.heads}  # type: ignore[index]
@@ -171,7 +176,7 @@ def _attention(name: str, config: ModelConfig, *, heads: int, seed: int, shared:
             config.width // config.heads,
             count=config.performer_count,
             features=config.performer_features,
-            max_temperature=config.performer_max_temperature,
+            max_temperature=config.performer_max_temperature or None,
             seed=seed,
         )
 
