@@ -20,6 +20,20 @@ T = TypeVar("T")
 INPUTS = ("open-frames",)
 """Inputs that can be derived from the tokens, beside the tokens themselves."""
 
+PERFORMER_FEATURES = (
+    "positive",
+    "hyperbolic",
+    "regularized",
+    "oprf",
+    "saderf",
+    "trigonometric",
+    "relu",
+    "elu",
+    "relu-identity",
+    "elu-identity",
+)
+"""Kinds of features that a Performer can have: the keys of genoformer.attention.features.FEATURES."""
+
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
@@ -55,7 +69,8 @@ class ModelConfig:
     conv_kernel : tokens that a block's depthwise convolution spans, odd
     expansion : hidden features of the feed-forward layers, as a multiple of width
     local_radius : tokens to each side that local heads see, and that "joint" attention weighs exactly
-    performer_features, performer_count, performer_max_temperature : see genoformer.attention.Performer
+    performer_features, performer_count, performer_max_temperature : see genoformer.attention.Performer; a temperature
+        of 0 leaves queries and keys at their natural norm
     linformer_projection, linformer_rank, linformer_tokens : kind of genoformer.attention.PROJECTIONS; slots;
         tokens that a learned projection covers (for "conv": tokens / rank is the stride)
     hybrid_local_heads, hybrid_global : heads that look locally in a "hybrid"; mechanism of the others
@@ -85,7 +100,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _positive(self, "stem_channels", "stem_kernel", "stem_stride", "width", "heads", "conv_kernel", "expansion")
-        _positive(self, "local_radius", "performer_count", "performer_max_temperature")
+        _positive(self, "local_radius", "performer_count")
         _positive(self, "linformer_rank", "linformer_tokens", "hybrid_local_heads")
         _require(len(self.tracks) > 0, "tracks must name at least one track")
         for track in self.tracks:
@@ -97,12 +112,14 @@ class ModelConfig:
         for name in self.attention:
             _one_of("attention", name, ("softmax", "local", "performer", "linformer", "hybrid", "joint"))
         _one_of("hybrid_global", self.hybrid_global, ("softmax", "performer", "linformer"))
-        _one_of("performer_features", self.performer_features, ("positive", "hyperbolic", "regularized", "relu"))
+        _one_of("performer_features", self.performer_features, PERFORMER_FEATURES)
+        natural = self.performer_max_temperature
+        _require(0 <= natural < math.inf, f"performer_max_temperature must not be negative, got {natural}")
         kinds = ("learned", "seeded", "mean", "max", "conv", "dynamic")
         _one_of("linformer_projection", self.linformer_projection, kinds)
         _require(
-            self.performer_features != "hyperbolic" or self.performer_count % 2 == 0,
-            f"performer_count must be even for hyperbolic features, got {self.performer_count}",
+            self.performer_features not in ("hyperbolic", "trigonometric") or self.performer_count % 2 == 0,
+            f"performer_count must be even for {self.performer_features} features, got {self.performer_count}",
         )
         _seed(self.seed)
         _require(self.width % self.heads == 0, f"heads = {self.heads} must divide width = {self.width}")
@@ -123,9 +140,9 @@ class ModelConfig:
         )
         most = (40 / (math.sqrt(self.width / self.heads) + 4)) ** 2  # as genoformer.attention.joint.most_temperature
         _require(
-            self.performer_max_temperature <= most,
-            f"performer_max_temperature must be at most {most:.3g} for joint attention with width / heads = "
-            f"{self.width // self.heads}, got {self.performer_max_temperature}",
+            0 < self.performer_max_temperature <= most,
+            f"performer_max_temperature must be above 0 and at most {most:.3g} for joint attention with width / heads "
+            f"= {self.width // self.heads}, got {self.performer_max_temperature}",
         )
 
     @property
@@ -166,6 +183,7 @@ class TrainConfig:
     recode : fraction of windows rewritten to genetic code 4 (TGG to TGA in genes, TGA stops to TAA), so that a model
         learns to follow the genetic code it is told
     length_power : a genome is drawn in proportion to its length to this power
+    redraw_every : steps between new random features for Performers; 0 keeps the first ones
     chunk_size : tokens that are computed and recomputed at a time; 0 keeps everything
     precision : "float32" or "bfloat16" (products only)
     validate_every, validate_bases : steps between validations; bases of each validation genome looked at
@@ -184,6 +202,7 @@ class TrainConfig:
     ema: float = 0.998
     recode: float = 0.05
     length_power: float = 0.6
+    redraw_every: int = 0
     chunk_size: int = 0
     precision: str = "float32"
     validate_every: int = 200
@@ -203,6 +222,7 @@ class TrainConfig:
         _require(0 <= self.recode <= 1, f"recode must be from 0 to 1, got {self.recode}")
         _require(self.warmup >= 0, f"warmup must not be negative, got {self.warmup}")
         _require(0 <= self.final_rate <= 1, f"final_rate must be from 0 to 1, got {self.final_rate}")
+        _require(self.redraw_every >= 0, f"redraw_every must not be negative, got {self.redraw_every}")
         _require(self.chunk_size >= 0, f"chunk_size must not be negative, got {self.chunk_size}")
         _one_of("precision", self.precision, ("float32", "bfloat16"))
 

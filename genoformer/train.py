@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from genoformer.attention.performer import redraw_features, settle_moments
 from genoformer.config import ModelConfig, RunConfig, TrainConfig, to_dict
 from genoformer.errors import CheckpointError, ConfigError, InputError, ResourceError
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
@@ -23,6 +24,9 @@ from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer, build
 
 STATE, LOG = "state.safetensors", "log.jsonl"
+
+_MOMENTUM = 0.99
+"""Of the running mean of queries' and keys' moments, which tuned features follow."""
 
 
 class Progress(NamedTuple):
@@ -135,6 +139,9 @@ def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> 
     norm = nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip)
     state.optimizer.step()
     state.step += 1
+    settle_moments(model, momentum=min(_MOMENTUM, state.step / (state.step + 10.0)))
+    if config.redraw_every and state.step % config.redraw_every == 0 and state.step < config.steps:
+        redraw_features(model, 1_000_003 * config.seed + state.step)
     _average(state, config.ema)
     return torch.where(torch.isfinite(norm), loss.detach(), torch.nan)
 
@@ -145,6 +152,8 @@ def _average(state: State, decay: float) -> None:
     own: list[Tensor] = list(state.average.parameters())
     new: list[Tensor] = list(state.model.parameters())
     torch._foreach_lerp_(own, new, 1.0 - decay)
+    for own_buffer, buffer in zip(state.average.buffers(), state.model.buffers(), strict=True):
+        own_buffer.copy_(buffer)
 
 
 @torch.inference_mode()

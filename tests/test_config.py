@@ -35,7 +35,7 @@ def offered(field: str, **others: Any) -> set[str]:
 
 def test_the_names_offered_are_those_of_the_tables() -> None:
     assert offered("attention") == set(ATTENTION)
-    assert offered("hybrid_global") == set(ATTENTION) - {"local", "hybrid"}
+    assert offered("hybrid_global") == set(ATTENTION) - {"local", "hybrid", "joint"}
     assert offered("performer_features") == set(FEATURES)
     assert offered("linformer_projection") == set(PROJECTIONS)
     assert offered("tracks") == set(TRACKS)

@@ -16,6 +16,7 @@ import torch
 from tiny import made_up_genome, tiny_config, tiny_model, write_fasta, write_gff
 
 from genoformer import train as module
+from genoformer.attention import ATTENTION
 from genoformer.config import RunConfig, Sample, TrainConfig, to_dict
 from genoformer.errors import CheckpointError, ConfigError, GenoformerError, InputError, ResourceError
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
@@ -73,7 +74,13 @@ def without_speed(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"chunk_size": 7, "precision": "bfloat16", "ema": 0.5}], ids=["plain", "other"]
+    "options",
+    [
+        {},
+        {"chunk_size": 7, "precision": "bfloat16", "ema": 0.5},
+        {"redraw_every": 2, "model": {"attention": ("performer",), "performer_features": "saderf"}},
+    ],
+    ids=["plain", "other", "tuned"],
 )
 def test_a_resumed_run_is_the_same_to_the_last_bit(tmp_path: Path, root: Path, options: dict[str, Any]) -> None:
     config = run_config(validation=True, **options)
@@ -125,6 +132,40 @@ def test_the_log_says_what_happened(tmp_path: Path, root: Path) -> None:
     assert model.checkpoint.training["train"]["seed"] == 0
     assert set(model.checkpoint.training["data-sha256"]) == {"a.fa"}
     assert model.checkpoint.config == config.model
+
+
+@pytest.mark.parametrize("mechanism", ATTENTION)
+def test_every_mechanism_learns(mechanism: str, tmp_path: Path, root: Path) -> None:
+    """Changing its name is all it takes; the loss falls below that of knowing how frequent each class is."""
+    easy = {"windows": (600,), "step_bases": 1800, "recode": 0.0}
+    config = run_config(
+        steps=60, warmup=3, learning_rate=0.02, save_every=60, model={"attention": (mechanism,)}, **easy
+    )
+    losses = [progress.loss for progress in take(config, tmp_path / "run", root)]
+    genomes = [load_genome(sample, root=root) for sample in config.samples]
+    counts = np.sum([np.bincount(genome.frames, minlength=7)[:7] for genome in genomes], axis=0)
+    shares = counts[counts > 0] / counts.sum()
+    assert np.mean(losses[-8:]) < -(shares * np.log(shares)).sum()
+
+
+def test_features_are_redrawn_on_schedule(tmp_path: Path, root: Path) -> None:
+    model = {"attention": ("performer",)}
+
+    def rows(folder: str, **changes: Any) -> list[torch.Tensor]:
+        state = new_state(run_config(model=model, **changes), torch.device("cpu"))
+        name = next(name for name in named_tensors(state.model) if name.endswith("projection"))
+        found = [named_tensors(state.model)[name].clone()]
+        for _ in train(run_config(model=model, save_every=1, **changes), tmp_path / folder, root=root):
+            tensors, _ = read_tensors(tmp_path / folder / STATE)
+            assert torch.equal(tensors[f"model.{name}"], tensors[f"average.{name}"])
+            found.append(tensors[f"model.{name}"])
+        return found
+
+    fixed = rows("fixed")
+    assert all(torch.equal(fixed[0], later) for later in fixed)
+    redrawn = rows("redrawn", redraw_every=2)  # of 6 steps: after the 2nd and the 4th
+    changed = [not torch.equal(a, b) for a, b in itertools.pairwise(redrawn)]
+    assert changed == [False, True, False, True, False, False]
 
 
 def test_loss_falls(tmp_path: Path, root: Path) -> None:

@@ -223,6 +223,24 @@ class Performer(Attention):
         return attend_with_log_sum(unit, rows.expand_as(summary.mean), summary.mean, bias).mean
 
 
+def performers(module: nn.Module) -> list[Performer]:
+    """Return every Performer inside a module, in its order."""
+    return [part for part in module.modules() if isinstance(part, Performer)]
+
+
+def redraw_features(module: nn.Module, seed: int) -> None:
+    """Draw new features for every Performer inside a module, between training steps; the same for the same seed."""
+    for index, performer in enumerate(performers(module)):
+        performer.redraw(1000 * seed + index)
+
+
+def settle_moments(module: nn.Module, *, momentum: float) -> None:
+    """Let tuned features follow the queries and keys seen since the last time: see `Moments.settle`."""
+    for performer in performers(module):
+        if performer.kind.is_tuned:
+            performer.moments.settle(momentum=momentum)
+
+
 def _of(mask: Tensor | None, piece: slice) -> Tensor | None:
     return None if mask is None else mask[:, piece]
 
