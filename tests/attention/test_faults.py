@@ -536,7 +536,7 @@ def test_fault_26_would_notice_one() -> None:
 def test_fault_27_cost_grows_faster_than_the_sequence(case: Case) -> None:
     """Matrix products grow as tokens, and from some length on, by formula, are fewer than exact attention's.
 
-    Time is for benchmarks: tests/benchmarks/attention_speed.py. README.md tells when to use which.
+    Time is for benchmarks: `genoformer bench attention`. README.md tells when to use which.
     """
     heads, dim = 2, 16
     costs = [watched(case.make(heads, dim, 4000, 1), n, heads=heads, dim=dim).operations for n in (1000, 2000, 4000)]
