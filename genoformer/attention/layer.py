@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from genoformer.attention.attention import Attention, Summary, extents, in_float
+from genoformer.attention.attention import PIECE, Attention, Summary, extents, in_float, pieces
 
 
 class MultiHead(nn.Module):
@@ -38,16 +41,49 @@ class MultiHead(nn.Module):
         mask: Tensor | None = None,
     ) -> Summary:
         """Summarize a chunk of tokens (B, T, W); the other parameters are those of `Attention.summarize`."""
-        keys, values = self._projected(tokens, 1, 3)
+        with_tokens = self.attention.compresses_tokens
+        keys, values = [in_float(tokens)[:, None]] * 2 if with_tokens else self._projected(tokens, 1, 3)
         with torch.autocast(tokens.device.type, enabled=False):
             return self.attention.summarize(keys, values, start=start, lengths=lengths, mask=mask)
 
-    def finish(self, summary: Summary) -> Summary:
-        """Turn the merged summary of all chunks into what `attend` takes."""
-        return summary
+    def finish(self, summary: Summary) -> Any:
+        """Turn the merged summary of all chunks into what `attend` takes.
 
-    def attend(self, tokens: Tensor, summary: Summary, *, start: int = 0) -> Tensor:
+        Where tokens were compressed, it is here that the slots become keys and values: E (X W + 1 b) is (E X) W +
+        (E 1) b, README.md, "Linformer".
+        """
+        slots = self.attention.finish(summary)
+        if not self.attention.compresses_tokens:
+            return slots
+        with torch.autocast(slots.keys.device.type, enabled=False):
+            sides = [
+                self._of_slots(slots.keys, slots.ones[:, 0], 1),
+                self._of_slots(slots.values, slots.ones[:, -1], 2),
+            ]
+        return replace(slots, keys=sides[0], values=sides[1], ones=None)
+
+    def _of_slots(self, tokens: Tensor, ones: Tensor, which: int) -> Tensor:
+        """Make keys (1) or values (2) (B, H, M, D) of compressed tokens (B, 1, M, W) and what a 1 came to (B, 1, M)."""
+        width = tokens.shape[-1]
+        rows = slice(which * width, (which + 1) * width)
+        weight, bias = (x[rows].to(tokens.dtype) for x in (self.project.weight, self.project.bias))
+        projected = functional.linear(tokens[:, 0], weight) + ones[:, 0, :, None] * bias  # (B, M, W)
+        return projected.unflatten(2, (self.heads, width // self.heads)).transpose(1, 2)
+
+    def attend(self, tokens: Tensor, summary: Any, *, start: int = 0) -> Tensor:
         """Answer tokens (B, T, W), the first of which stands at ``start``, from a finished summary -> (B, T, W)."""
+        if torch.is_grad_enabled() or tokens.shape[1] <= PIECE:
+            return self._attend(tokens, summary, start)
+        # In pieces, queries and what heads return stay in the caches and need no fresh memory.
+        first, *rest = pieces(tokens.shape[1])
+        answer = self._attend(tokens[:, first], summary, start)
+        answers = answer.new_empty(*tokens.shape[:2], answer.shape[2])
+        answers[:, first] = answer
+        for piece in rest:
+            answers[:, piece] = self._attend(tokens[:, piece], summary, start + piece.start)
+        return answers
+
+    def _attend(self, tokens: Tensor, summary: Any, start: int) -> Tensor:
         (queries,) = self._projected(tokens, 0, 1)
         with torch.autocast(tokens.device.type, enabled=False):
             attended = self.attention.attend(queries, summary, start=start)
