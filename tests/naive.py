@@ -7,6 +7,7 @@ query without any key gets zeros. Queries are (B, H, Tq, D), keys and values (B,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -113,6 +114,36 @@ def performer(
         total = kernel.sum(-1, keepdim=True)
         return kernel / torch.where(total == 0, 1.0, total) @ v
     return _average(kernel * _valid(k, mask)[:, None, None, :], v)
+
+
+def graph(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    edges: Tensor,
+    *,
+    twin: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor],
+    weights: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Answer each query from the keys of its neighbors alone, one after the other, by the twin of a mechanism.
+
+    Weights w of edges (2, E): the mean of w v over the mean of w.
+    """
+    outputs = []
+    for target in range(q.shape[2]):
+        at = [edge for edge in range(edges.shape[1]) if edges[1, edge] == target]
+        if not at:
+            outputs.append(0.0 * q[:, :, target : target + 1])
+            continue
+        source = edges[0, at]
+        factor = torch.ones(len(at), dtype=v.dtype) if weights is None else weights[at]
+        factor = factor[:, None].expand(*v.shape[:2], -1, 1)
+        weighed = torch.cat([v[:, :, source] * factor, factor], dim=-1)
+        mean = twin(q[:, :, target : target + 1], k[:, :, source], weighed, None if mask is None else mask[:, source])
+        total = mean[..., -1:]
+        outputs.append(mean[..., :-1] / torch.where(total > 0, total, 1.0))
+    return torch.cat(outputs, dim=2)
 
 
 def joint(
@@ -244,9 +275,7 @@ def max_pooled(q: Tensor, k: Tensor, v: Tensor, *, rank: int, mask: Tensor | Non
     return _average(_exponentials(scores, some[..., 0][:, :, None, :]), pooled[1])
 
 
-def pooled_linformer(
-    q: Tensor, k: Tensor, v: Tensor, *, kind: str, rank: int, mask: Tensor | None = None
-) -> Tensor:
+def pooled_linformer(q: Tensor, k: Tensor, v: Tensor, *, kind: str, rank: int, mask: Tensor | None = None) -> Tensor:
     """Projections without parameters: "mean" and "max"."""
     if kind == "max":
         return max_pooled(q, k, v, rank=rank, mask=mask)
@@ -256,12 +285,15 @@ def pooled_linformer(
 
 def linformer(q: Tensor, k: Tensor, v: Tensor, *, kind: str, parameter: Tensor, mask: Tensor | None = None) -> Tensor:
     """Any other projection; its parameter (S, H, ...) is for keys first and values last, one head or each."""
-    valid, makers = _valid(k, mask), {
-        "learned": learned_rows,
-        "interpolated": interpolated_rows,
-        "seeded": seeded_rows,
-        "conv": convolution_rows,
-    }
+    valid, makers = (
+        _valid(k, mask),
+        {
+            "learned": learned_rows,
+            "interpolated": interpolated_rows,
+            "seeded": seeded_rows,
+            "conv": convolution_rows,
+        },
+    )
     sides = []
     for side in (parameter[0], parameter[-1]):
         each = side.expand(k.shape[1], *side.shape[1:])
