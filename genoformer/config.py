@@ -73,6 +73,10 @@ class ModelConfig:
         of 0 leaves queries and keys at their natural norm
     linformer_projection, linformer_rank, linformer_tokens : kind of genoformer.attention.PROJECTIONS; slots;
         tokens that a learned projection covers (for "conv": tokens / rank is the stride)
+    linformer_ranks : slots of each block, in order, instead of linformer_rank; as many as blocks, or none
+    linformer_sharing : who shares a projection: "none", each head has its own for keys and for values; "headwise",
+        the heads share them; "key-value", keys and values too; "layerwise", all blocks of equal slots and heads too
+    linformer_start : "pool", means of equal stretches, or "normal", at random
     hybrid_local_heads, hybrid_global : heads that look locally in a "hybrid"; mechanism of the others
     seed : of the weights and the random features
     """
@@ -94,6 +98,9 @@ class ModelConfig:
     linformer_projection: str = "mean"
     linformer_rank: int = 128
     linformer_tokens: int = 33_334
+    linformer_ranks: tuple[int, ...] = ()
+    linformer_sharing: str = "layerwise"
+    linformer_start: str = "pool"
     hybrid_local_heads: int = 2
     hybrid_global: str = "performer"
     seed: int = 0
@@ -115,8 +122,7 @@ class ModelConfig:
         _one_of("performer_features", self.performer_features, PERFORMER_FEATURES)
         natural = self.performer_max_temperature
         _require(0 <= natural < math.inf, f"performer_max_temperature must not be negative, got {natural}")
-        kinds = ("learned", "seeded", "mean", "max", "conv", "dynamic")
-        _one_of("linformer_projection", self.linformer_projection, kinds)
+        self._check_linformer()
         _require(
             self.performer_features not in ("hyperbolic", "trigonometric") or self.performer_count % 2 == 0,
             f"performer_count must be even for {self.performer_features} features, got {self.performer_count}",
@@ -143,6 +149,18 @@ class ModelConfig:
             0 < self.performer_max_temperature <= most,
             f"performer_max_temperature must be above 0 and at most {most:.3g} for joint attention with width / heads "
             f"= {self.width // self.heads}, got {self.performer_max_temperature}",
+        )
+
+    def _check_linformer(self) -> None:
+        kinds = ("learned", "seeded", "interpolated", "mean", "max", "conv", "dynamic")
+        _one_of("linformer_projection", self.linformer_projection, kinds)
+        _one_of("linformer_sharing", self.linformer_sharing, ("none", "headwise", "key-value", "layerwise"))
+        _one_of("linformer_start", self.linformer_start, ("pool", "normal"))
+        ranks, depth = self.linformer_ranks, len(self.attention)
+        _require(min(ranks, default=1) > 0, f"linformer_ranks must be above 0, got {min(ranks, default=1)}")
+        _require(
+            len(ranks) in (0, depth),
+            f"linformer_ranks must have one number a block, {depth}, or none; got {len(ranks)}",
         )
 
     @property

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from genoformer import config as module
 from genoformer.attention import ATTENTION, PROJECTIONS
 from genoformer.attention.features import FEATURES
+from genoformer.attention.projections import Sharing
 from genoformer.config import INPUTS, ModelConfig, RunConfig, Sample, TrainConfig, from_dict, read_toml, to_dict
 from genoformer.errors import ConfigError
 from genoformer.model.genoformer import build
@@ -38,6 +39,8 @@ def test_the_names_offered_are_those_of_the_tables() -> None:
     assert offered("hybrid_global") == set(ATTENTION) - {"local", "hybrid", "joint"}
     assert offered("performer_features") == set(FEATURES)
     assert offered("linformer_projection") == set(PROJECTIONS)
+    assert offered("linformer_sharing") == set(get_args(Sharing))
+    assert offered("linformer_start") == {"pool", "normal"}
     assert offered("tracks") == set(TRACKS)
     assert offered("inputs") == set(INPUTS)
 
@@ -136,6 +139,8 @@ def test_wrong_types_are_refused(kind: type, values: Any, parts: list[str]) -> N
         ({"performer_max_temperature": math.inf}, "performer_max_temperature"),
         ({"performer_count": 0}, "performer_count"),
         ({"linformer_rank": 0}, "linformer_rank"),
+        ({"linformer_ranks": [3, 0, 3, 3]}, "linformer_ranks must be above 0, got 0"),
+        ({"linformer_ranks": [3, 4]}, "linformer_ranks must have one number a block, 4, or none; got 2"),
         ({"expansion": 0}, "expansion"),
         ({"stem_channels": 0}, "stem_channels"),
         ({"heads": 3}, "must divide width"),

@@ -24,10 +24,18 @@ CHOICES: dict[str, dict[str, Any]] = {
     "hybrid-softmax": {"attention": ("hybrid",), "hybrid_global": "softmax"},
     "hybrid-performer": {"attention": ("hybrid",)},
     "hybrid-linformer": {"attention": ("hybrid",), "hybrid_global": "linformer"},
+    "joint": {"attention": ("joint",)},
+    "linformer-headwise": {
+        "attention": ("linformer", "linformer"),
+        "linformer_projection": "interpolated",
+        "linformer_sharing": "headwise",
+        "linformer_start": "normal",
+        "linformer_ranks": (4, 6),
+    },
     "two-blocks": {"attention": ("local", "performer")},
     **{
         f"linformer-{kind}": {"attention": ("linformer", "linformer"), "linformer_projection": kind}
-        for kind in ("learned", "seeded", "mean", "max", "conv", "dynamic")
+        for kind in ("learned", "seeded", "interpolated", "mean", "max", "conv", "dynamic")
     },
 }
 """Changes to the tiny configuration that reach every attention mechanism."""

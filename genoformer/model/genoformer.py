@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from genoformer.attention import Attention, Hybrid, Joint, Linformer, Local, Performer, Softmax
 from genoformer.attention.linear_projections import Convolution as ConvolutionProjection
-from genoformer.attention.linear_projections import Learned, Mean, Seeded
+from genoformer.attention.linear_projections import Interpolated, Learned, Mean, Seeded
 from genoformer.attention.projections import Dynamic, Max, Projection
 from genoformer.config import ModelConfig
 from genoformer.model.convolution import Convolution
@@ -33,6 +33,9 @@ from genoformer.model.heads import HEADS, Head
 from genoformer.model.inputs import open_frames, stop_codons
 from genoformer.tokens import PAD
 from genoformer.tracks import TRACKS, Track
+
+GRID = 4
+"""Points a slot of an interpolated Linformer projection."""
 
 
 class Decoder(nn.Module):
@@ -147,26 +150,45 @@ class Genoformer(nn.Module):
         return {name: head(features).to(tokens.device) for name, head in self.heads.items()}
 
 
-def _projection(config: ModelConfig, heads: int) -> Projection:
-    rank = config.linformer_rank
+def _projection(config: ModelConfig, index: int, heads: int) -> Projection:
+    """Make the Linformer projection of a block."""
+    rank, sharing = _rank(config, index), config.linformer_sharing
+    seed = config.seed if sharing == "layerwise" else 1000 * config.seed + index
+
+    def learned(kind: type[Learned | Interpolated], size: int) -> Projection:
+        return kind(rank, size, heads=heads, sharing=sharing, start=config.linformer_start)
+
+    def convolution() -> Projection:
+        stride = -(-config.linformer_tokens // rank)
+        return ConvolutionProjection(stride, heads=heads, sharing=sharing, start=config.linformer_start)
+
     makers = {
-        "learned": lambda: Learned(rank, config.linformer_tokens),
-        "seeded": lambda: Seeded(rank, seed=config.seed),
+        "learned": lambda: learned(Learned, config.linformer_tokens),
+        "interpolated": lambda: learned(Interpolated, GRID * rank),
+        "seeded": lambda: Seeded(rank, seed=seed, heads=heads, sharing=sharing),
         "mean": lambda: Mean(rank),
         "max": lambda: Max(rank),
-        "conv": lambda: ConvolutionProjection(-(-config.linformer_tokens // rank)),
-        "dynamic": lambda: Dynamic(rank, heads, config.width // heads),
+        "conv": convolution,
+        "dynamic": lambda: Dynamic(rank, heads, config.width // config.heads, sharing=sharing),
     }
     return makers[config.linformer_projection]()
 
 
-def _attention(name: str, config: ModelConfig, *, heads: int, seed: int, shared: dict[int, Projection]) -> Attention:
-    """Make one mechanism by its name. Linformer layers with as many heads share one projection."""
+def _rank(config: ModelConfig, index: int) -> int:
+    return config.linformer_ranks[index] if config.linformer_ranks else config.linformer_rank
+
+
+Shared = dict[tuple[int, int], Projection]
+"""Projections by slots and heads."""
+
+
+def _attention(name: str, config: ModelConfig, *, heads: int, index: int, shared: Shared) -> Attention:
+    """Make one mechanism of a block by its name."""
     if name == "hybrid":
         local = config.hybrid_local_heads
         return Hybrid(
             Local(radius=config.local_radius),
-            _attention(config.hybrid_global, config, heads=heads - local, seed=seed, shared=shared),
+            _attention(config.hybrid_global, config, heads=heads - local, index=index, shared=shared),
             first_heads=local,
         )
 
@@ -177,15 +199,23 @@ def _attention(name: str, config: ModelConfig, *, heads: int, seed: int, shared:
             count=config.performer_count,
             features=config.performer_features,
             max_temperature=config.performer_max_temperature or None,
-            seed=seed,
+            seed=1000 * config.seed + index,
         )
+
+    def linformer() -> Linformer:
+        if config.linformer_sharing != "layerwise":
+            return Linformer(_projection(config, index, heads))
+        alike = (_rank(config, index), heads)
+        if alike not in shared:
+            shared[alike] = _projection(config, index, heads)
+        return Linformer(shared[alike])
 
     makers = {
         "softmax": lambda: Softmax(rotary=True),
         "local": lambda: Local(radius=config.local_radius),
         "performer": performer,
         "joint": lambda: Joint(performer(), radius=config.local_radius),
-        "linformer": lambda: Linformer(shared.setdefault(heads, _projection(config, heads))),
+        "linformer": linformer,
     }
     return makers[name]()
 
@@ -196,12 +226,12 @@ def build(config: ModelConfig) -> Genoformer:
         torch.manual_seed(config.seed)
         channels = 4 + (6 if "open-frames" in config.inputs else 0)
         stem = Stem(channels, config.stem_channels, config.width, kernel=config.stem_kernel, stride=config.stem_stride)
-        shared: dict[int, Projection] = {}
+        shared: Shared = {}
         blocks = [
             Block(
                 config.width,
                 config.heads,
-                _attention(name, config, heads=config.heads, seed=1000 * config.seed + index, shared=shared),
+                _attention(name, config, heads=config.heads, index=index, shared=shared),
                 conv_kernel=config.conv_kernel,
                 expansion=config.expansion,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import naive
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from genoformer.attention import ATTENTION, PROJECTIONS, Local
+from genoformer.attention.projections import Sharing
 from genoformer.model import encoder as encoder_module
 from genoformer.model import genoformer as genoformer_module
 from genoformer.model.encoder import inside, spans, with_halo
@@ -289,6 +290,39 @@ def test_linformer_layers_share_one_projection_if_their_heads_are_as_many() -> N
     first, hybrid, last = (block.multihead.attention for block in model.encoder.blocks)
     assert first.projection is last.projection
     assert hybrid.second.projection is not first.projection
+
+
+@pytest.mark.parametrize("sharing", get_args(Sharing))
+@pytest.mark.parametrize("kind", ["learned", "seeded", "interpolated", "conv", "dynamic"])
+def test_linformer_sharing_is_how_many_matrices_there_are(kind: str, sharing: str) -> None:
+    config = tiny_config(attention=("linformer",) * 3, linformer_projection=kind, linformer_sharing=sharing)
+    found = [block.multihead.attention.projection for block in build(config).encoder.blocks]
+    assert len({id(projection) for projection in found}) == (1 if sharing == "layerwise" else 3)
+    shapes = {"none": (2, 2), "headwise": (2, 1), "key-value": (1, 1), "layerwise": (1, 1)}
+    if kind == "seeded":
+        assert {(one.sides, one.heads) for one in found} == {shapes[sharing]}
+        assert [int(one.seed) for one in found] == ([0, 0, 0] if sharing == "layerwise" else [0, 1, 2])
+        return
+    (parameter,) = found[0].parameters()
+    assert tuple(parameter.shape[:2]) == shapes[sharing]
+
+
+def test_linformer_ranks_are_of_the_blocks_and_equal_ones_share() -> None:
+    choice = {"linformer_projection": "learned", "linformer_ranks": (3, 7, 3)}
+    model = build(tiny_config(attention=("linformer",) * 3, **choice))
+    first, second, third = (block.multihead.attention.projection for block in model.encoder.blocks)
+    assert first is third
+    assert [len(one.matrix[0, 0]) for one in (first, second)] == [3, 7]
+
+
+def test_the_linformer_start_reaches_the_projection() -> None:
+    choice = {"attention": ("linformer",), "linformer_projection": "learned"}
+    pool, normal = (
+        build(tiny_config(**choice, linformer_start=start)).encoder.blocks[0].multihead.attention.projection.matrix
+        for start in ("pool", "normal")
+    )
+    assert bool((pool >= 0).all())
+    assert bool((normal < 0).any())
 
 
 def test_codes_and_precision_leave_the_logits_in_float32() -> None:
