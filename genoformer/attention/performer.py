@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
-from operator import add
 
 import torch
 from torch import Tensor, nn
@@ -156,8 +154,7 @@ class Performer(Attention):
         keys, values, mask = check_chunk(keys, values, mask)
         self.gather_moments(keys, KEYS, mask)
         if not self.is_bounded:
-            cut = pieces(keys.shape[2])
-            return reduce(add, (self._log_mean(keys[:, :, p], values[:, :, p], _of(mask, p)) for p in cut))
+            return self._log_mean(keys, values, mask)
         if self.kind.rows == "waves" and self.max_temperature is None:
             half = self._half_square(keys).masked_fill(_hidden(mask), EMPTY)  # (B, H, T)
             scale = half.detach().amax(dim=-1, keepdim=True) if half.shape[-1] else half.new_full((1, 1, 1), EMPTY)
@@ -169,8 +166,7 @@ class Performer(Attention):
         kind, queries = queries.dtype, in_float(queries)
         self.gather_moments(queries, QUERIES)
         if isinstance(summary, LogMean):
-            outputs = [self._through(queries[:, :, piece], summary) for piece in pieces(queries.shape[2])]
-            return torch.cat(outputs, dim=2).to(kind)
+            return self._through(queries, summary).to(kind)
         totals = summary.totals if isinstance(summary, ScaledTotals) else summary
         assert isinstance(totals, Totals)
 
@@ -207,20 +203,30 @@ class Performer(Attention):
 
     def _log_mean(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> LogMean:
         rows, log_weight = self.rows(KEYS, keys)
-        keys = keys if self.max_temperature is None else unit_norm(keys)
-        norm = self.norm.to(keys.dtype)[:, None]
-        seen = keys / self.moments.balance().to(keys.dtype)[:, None] if self.kind.is_scaled else keys
-        bias = -0.5 * norm.square() * seen.square().sum(dim=-1)  # (B, H, T)
         hidden = key_bias(keys, mask)
-        bias = bias if hidden is None else bias + hidden
-        found = attend_with_log_sum(rows.expand(len(keys), -1, -1, -1), keys, values, bias)
-        return found if log_weight is None else LogMean(found.log_sum + log_weight, found.mean)
+        balance = self.moments.balance().to(keys.dtype)[:, None] if self.kind.is_scaled else None
+
+        def attend(piece: slice, keys: Tensor, values: Tensor, rows: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
+            unit = keys if self.max_temperature is None else unit_norm(keys)
+            seen = unit if balance is None else unit / balance
+            bias = -0.5 * norm.square()[:, None] * seen.square().sum(dim=-1)  # (B, H, T)
+            bias = bias if hidden is None else bias + hidden[:, :, piece]
+            found = attend_with_log_sum(rows.expand(len(keys), -1, -1, -1), unit, values, bias)
+            return found.log_sum, found.mean
+
+        whole = [rows, self.norm.to(keys.dtype)]
+        log_sum, mean = over_pieces(attend, [keys, values], whole, join="log", row=0)
+        return LogMean(log_sum if log_weight is None else log_sum + log_weight, mean)
 
     def _through(self, queries: Tensor, summary: LogMean) -> Tensor:
         rows, log_weight = self.rows(QUERIES, queries)
-        unit = queries if self.max_temperature is None else unit_norm(queries)
         bias = summary.log_sum if log_weight is None else summary.log_sum + log_weight
-        return attend_with_log_sum(unit, rows.expand_as(summary.mean), summary.mean, bias).mean
+
+        def attend(piece: slice, queries: Tensor, rows: Tensor, mean: Tensor, bias: Tensor) -> tuple[Tensor]:
+            unit = queries if self.max_temperature is None else unit_norm(queries)
+            return (attend_with_log_sum(unit, rows.expand(len(unit), -1, -1, -1), mean, bias).mean,)
+
+        return over_pieces(attend, [queries], [rows, summary.mean, bias], join="cat", row=0)[0]
 
 
 def performers(module: nn.Module) -> list[Performer]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from genoformer.attention import attention
+from genoformer.attention.attention import LogMean
 
 Piecewise = Callable[..., tuple[Tensor, ...]]
 """Called with a slice of tokens, the pieces of the sliced tensors, and the whole ones."""
@@ -29,7 +30,7 @@ def over_pieces(
     sliced: Sequence[Tensor],
     whole: Sequence[Tensor] = (),
     *,
-    join: Literal["cat", "sum"],
+    join: Literal["cat", "sum", "log"],
     row: int,
 ) -> tuple[Tensor, ...]:
     """Apply a function to pieces of tokens and join what it returns.
@@ -43,7 +44,8 @@ def over_pieces(
         a tuple of tensors. It must be deterministic, and gradients flow through these arguments only
     sliced : tensors with tokens along dimension 2
     whole : tensors that each piece sees whole
-    join : "cat" for results that have the piece's tokens along dimension 2, "sum" for results to be added up
+    join : "cat" for results that have the piece's tokens along dimension 2, "sum" for results to be added up, "log" for
+        a log_sum (B, H, M) and a mean (B, H, M, D) to be merged as those of a LogMean
     row : numbers that a token needs in between, over batch and heads, which decides the size of the pieces
     """
     tokens = sliced[0].shape[2]
@@ -58,39 +60,29 @@ class _OverPieces(torch.autograd.Function):
         ctx: Any, function: Piecewise, join: str, cut: list[slice], count: int, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         ctx.function, ctx.join, ctx.cut, ctx.count = function, join, cut, count
-        ctx.save_for_backward(*tensors)
-        ctx.set_materialize_grads(True)
         joined: list[Tensor] = []
         for piece in cut:
             parts = function(piece, *(t[:, :, piece] for t in tensors[:count]), *tensors[count:])
-            if len(cut) == 1:
-                return parts
-            if join == "sum":
-                joined = (
-                    [a.add_(b) for a, b in zip(joined, parts, strict=True)] if joined else [p.clone() for p in parts]
-                )
-                continue
-            joined = joined or [p.new_empty(*p.shape[:2], cut[-1].stop, *p.shape[3:]) for p in parts]
-            for whole, part in zip(joined, parts, strict=True):
-                whole[:, :, piece] = part
+            joined = _joined(joined, parts, join, piece, cut[-1].stop)
+        ctx.save_for_backward(*tensors, *(joined if join == "log" else []))
         return tuple(joined)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        tensors, count = ctx.saved_tensors, ctx.count
-        wanted = ctx.needs_input_grad[4:]
+        wanted, count = ctx.needs_input_grad[4:], ctx.count
+        tensors, whole = ctx.saved_tensors[: len(wanted)], ctx.saved_tensors[len(wanted) :]
         found = [torch.zeros_like(t) if want else None for t, want in zip(tensors, wanted, strict=True)]
         for piece in ctx.cut:
             inputs = [t[:, :, piece] if i < count else t for i, t in enumerate(tensors)]
             inputs = [t.detach().requires_grad_(want) for t, want in zip(inputs, wanted, strict=True)]
             with torch.enable_grad():
                 outputs = ctx.function(piece, *inputs)
-            pairs = [
-                (out, grad if ctx.join == "sum" else grad[:, :, piece])
-                for out, grad in zip(outputs, grads, strict=True)
-                if out.requires_grad
-            ]
+            if ctx.join == "cat":
+                shares = tuple(grad[:, :, piece] for grad in grads)
+            else:
+                shares = _shares_of_mean(outputs, whole, grads) if whole else grads
+            pairs = [(out, share) for out, share in zip(outputs, shares, strict=True) if out.requires_grad]
             asked = [i for i, want in enumerate(wanted) if want]
             got = torch.autograd.grad(
                 [out for out, _ in pairs], [inputs[i] for i in asked], [grad for _, grad in pairs], allow_unused=True
@@ -104,6 +96,30 @@ class _OverPieces(torch.autograd.Function):
                 else:
                     own += grad
         return None, None, None, None, *found
+
+
+def _joined(joined: list[Tensor], parts: Sequence[Tensor], join: str, piece: slice, tokens: int) -> list[Tensor]:
+    """Join one more piece to what there is."""
+    if piece == slice(0, tokens):
+        return list(parts)
+    if join == "sum":
+        return [a.add_(b) for a, b in zip(joined, parts, strict=True)] if joined else [p.clone() for p in parts]
+    if join == "log":
+        merged = LogMean(*joined) + LogMean(*parts) if joined else LogMean(*parts)
+        return [merged.log_sum, merged.mean]
+    joined = joined or [part.new_empty(*part.shape[:2], tokens, *part.shape[3:]) for part in parts]
+    for whole, part in zip(joined, parts, strict=True):
+        whole[:, :, piece] = part
+    return joined
+
+
+@torch.no_grad()
+def _shares_of_mean(part: Sequence[Tensor], whole: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the gradients of one part's log_sum and mean from those of the merged ones."""
+    (log_sum, mean), (all_log_sum, all_mean), (d_log_sum, d_mean) = part, whole, grads
+    weight = torch.exp(log_sum - all_log_sum)
+    pull = (d_mean * (mean - all_mean)).sum(dim=-1)
+    return weight * (d_log_sum + pull), weight[..., None] * d_mean
 
 
 class Workspace:

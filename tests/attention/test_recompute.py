@@ -25,6 +25,12 @@ def totals(piece: slice, x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tenso
     return h.sum(dim=2), e.sum(dim=2)
 
 
+def mean(piece: slice, x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """A softmax mean over tokens, with the logarithm of its weights' sum."""
+    scores = (torch.tanh(x) @ w).transpose(2, 3)  # (B, H, M, T)
+    return scores.logsumexp(dim=-1), scores.softmax(dim=-1) @ y
+
+
 def inputs() -> list[Tensor]:
     x, y = draw(2, 3, TOKENS, 4, count=2)
     (w,) = draw(4, 4, seed=2, count=1)
@@ -32,13 +38,13 @@ def inputs() -> list[Tensor]:
 
 
 @pytest.mark.parametrize("size", [1, 5, TOKENS - 1, TOKENS, 100])
-@pytest.mark.parametrize(("function", "join"), [(softened, "cat"), (totals, "sum")])
+@pytest.mark.parametrize(("function", "join"), [(softened, "cat"), (totals, "sum"), (mean, "log")])
 def test_pieces_do_not_show(function: object, join: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("genoformer.attention.attention.PIECE", size)
     x, y, w = inputs()
     got = over_pieces(function, [x, y], [w], join=join, row=1)  # type: ignore[arg-type]
     expected = function(slice(0, TOKENS), x, y, w)  # type: ignore[operator]
-    weights = draw(*got[0].shape, seed=3, count=2)
+    weights = [draw(*out.shape, seed=seed, count=1)[0] for seed, out in enumerate(got)]
     for a, b in zip(got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
     pairs = zip(
