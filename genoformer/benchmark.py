@@ -21,9 +21,10 @@ from genoformer.contenders import CONTENDERS, FUSED, Contender, Shape
 from genoformer.errors import ConfigError
 from genoformer.probe import Job, Limits, Probe, Task, can_tell_memory, probe, probe_apart
 
-LENGTHS = (1024, 4096, 16_384, 65_536)
+LENGTHS = (256, 1024, 4096, 16_384, 65_536)
 _LEAST_SECONDS = 0.02
-"""Faster runs are repeated until a sample takes about that long."""
+"""Faster runs of few tokens are repeated until a sample takes about that long."""
+_FEW_TOKENS = 4096
 Tell = Callable[[str], None]
 
 
@@ -243,7 +244,7 @@ def _timed(contenders: Sequence[Contender], setup: Setup, tokens: int) -> dict[s
     times = {}
     for key, task in tasks.items():
         task.seconds()  # warms up
-        times[key] = max(1, round(_LEAST_SECONDS / task.seconds())) if tokens <= LENGTHS[1] else 1
+        times[key] = max(1, round(_LEAST_SECONDS / task.seconds())) if tokens <= _FEW_TOKENS else 1
     samples: dict[str, list[float]] = {key: [] for key in tasks}
     for _ in range(setup.repeats):
         for key, task in tasks.items():

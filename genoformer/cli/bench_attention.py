@@ -34,7 +34,7 @@ def parse_lengths(context: click.Context, parameter: click.Parameter, text: str)
 
 # fmt: off
 @click.command("attention")
-@click.option("--lengths", default="1024,4096,16384,65536", show_default=True, metavar="TOKENS,..",
+@click.option("--lengths", default="256,1024,4096,16384,65536", show_default=True, metavar="TOKENS,..",
               callback=parse_lengths, help="Tokens of a sequence.")
 @click.option("--heads", type=click.IntRange(min=1), default=4, show_default=True, help="Attention heads.")
 @click.option("--dim", type=click.IntRange(min=2), default=32, show_default=True, help="Dimensions of a head.")

@@ -16,6 +16,14 @@ QUICK = ("--lengths", "16,64", "--heads", 2, "--dim", 8, "--features", 8, "--ran
          "--threads", 1, "--device", "cpu", "--only", "core/exact-fused", "--only", "core/performer-relu")  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure memory here: processes of their own, tested in test_benchmark.py, take a second or two to start."""
+    from genoformer.probe import probe
+
+    monkeypatch.setattr("genoformer.benchmark.probe_apart", probe)
+
+
 @pytest.mark.parametrize("arguments", [["bench", "--help"], ["bench", "attention", "--help"]])
 def test_help_is_quick(arguments):
     code = (
