@@ -1,8 +1,7 @@
 """Run a script of checks in several processes that form a gloo group, as torchrun would, and collect what they found.
 
 Such a script defines functions ``check_...(rank, size)`` and ends with ``main(globals())``. A rank stops at its first
-failure, since the others may wait for it: they are told within seconds. The environment variable CHECKS, a pattern,
-picks some of the checks.
+failure, since the others may wait for it: they are told within seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-LIMIT = 100
+LIMIT = 300
 """Seconds after which the processes are ended."""
 
 
@@ -32,12 +31,15 @@ def lack() -> str | None:
     return None
 
 
-def run(script: Path, size: int) -> dict[str, list[str]]:
-    """Run a script on so many ranks; return what each says of each check, and of "all": "ok", or what was wrong."""
+def run(script: Path, size: int, pattern: str = "") -> dict[str, list[str]]:
+    """Run a script on so many ranks; return what each says of each check, and of "all": "ok", or what was wrong.
+
+    ``pattern`` picks checks by name.
+    """
     with tempfile.TemporaryDirectory() as folder:
         started = [
             subprocess.Popen(
-                [sys.executable, str(script), str(rank), str(size), folder],
+                [sys.executable, str(script), str(rank), str(size), folder, pattern],
                 env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
             )
             for rank in range(size)
@@ -62,14 +64,14 @@ def main(members: Mapping[str, Any]) -> None:
     import torch
     from torch import distributed
 
-    rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    rank, size, folder, pattern = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
     found: dict[str, str] = {}
     distributed.init_process_group(
         "gloo",
         init_method=f"file://{folder}/meeting",
         rank=rank,
         world_size=size,
-        timeout=datetime.timedelta(seconds=30),
+        timeout=datetime.timedelta(seconds=90),
     )
     for name, check in members.items():
         if not name.startswith("check_"):
@@ -77,7 +79,7 @@ def main(members: Mapping[str, Any]) -> None:
         torch.manual_seed(0)
         for label, arguments in getattr(check, "cases", {"": ()}).items():
             key = f"{name}[{label}]" if label else name
-            if not re.search(os.environ.get("CHECKS", ""), key):
+            if not re.search(pattern, key):
                 continue
             try:
                 check(rank, size, *arguments)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from genoformer.attention.attention import Attention, Summary
+from genoformer.attention.distributed import all_reduce_summary
+from genoformer.attention.graph import GraphPerformer
 from genoformer.attention.hybrid import Hybrid
 from genoformer.attention.joint import Joint
 from genoformer.attention.layer import MultiHead
@@ -25,6 +27,7 @@ __all__ = [
     "ATTENTION",
     "PROJECTIONS",
     "Attention",
+    "GraphPerformer",
     "Hybrid",
     "Joint",
     "Linformer",
@@ -33,4 +36,5 @@ __all__ = [
     "Performer",
     "Softmax",
     "Summary",
+    "all_reduce_summary",
 ]

@@ -83,9 +83,10 @@ MODELS = {**CHOICES, "joint": {"attention": ("joint", "performer")}}
 def check_models(rank: int, size: int, choice: dict[str, Any]) -> None:
     """Logits and all gradients are those of one process, whole and in chunks, with padding and with empty ranks."""
     codes = random_codes(LENGTH, 37)
-    for i, (dtype, chunk_size) in enumerate([(torch.float64, None), (torch.float64, 4), (torch.float32, 7)]):
-        model = tiny_model(**choice, stem_stride=STRIDE, dtype=dtype)
-        compare(model, codes, SHARES[size][i % len(SHARES[size])], rank=rank, chunk_size=chunk_size)
+    for i, (dtype, chunk_size) in enumerate([(torch.float64, None), (torch.float32, 7), (torch.float64, 4)]):
+        if i < len(SHARES[size]):
+            model = tiny_model(**choice, stem_stride=STRIDE, dtype=dtype)
+            compare(model, codes, SHARES[size][i], rank=rank, chunk_size=chunk_size)
 
 
 @over({str(stride): (stride,) for stride in (1, 2, 5)})

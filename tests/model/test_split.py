@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 import ranks
 
+SOME = r"(softmax|two-blocks|hybrid-linformer|joint)\]$|check_[gsrw]"
 SCRIPT = Path(__file__).with_name("split_checks.py")
 
 
 @pytest.mark.skipif(ranks.lack() is not None, reason=str(ranks.lack()))
-@pytest.mark.parametrize("size", [2, 3])
-def test_every_rank_agrees_with_one_process(size: int) -> None:
-    """Every check of the script beside this one, in one group of processes."""
-    found = ranks.run(SCRIPT, size)
+@pytest.mark.parametrize(
+    ("size", "pattern"), [(2, ""), (3, SOME), pytest.param(3, "", marks=pytest.mark.slow)], ids=["2", "3", "3-all"]
+)
+def test_every_rank_agrees_with_one_process(size: int, pattern: str) -> None:
+    """The checks of the script beside this one, in one group of processes."""
+    found = ranks.run(SCRIPT, size, pattern)
     wrong = [f"{name}, rank {rank}: {words}" for name, said in found.items() for rank, words in enumerate(said)]
     assert set(found["all"]) == {"ok"}, "\n".join(words for words in wrong if not words.endswith(": ok"))
