@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,51 +51,68 @@ def over_pieces(
     tokens = sliced[0].shape[2]
     size = min(piece_size(row, sliced[0].device), attention.PIECE)
     cut = [slice(start, min(start + size, tokens)) for start in range(0, max(tokens, 1), size)]
-    return _OverPieces.apply(function, join, cut, len(sliced), *sliced, *whole)
+    return _OverPieces.apply(function, join, [Window(piece, (piece,) * len(sliced)) for piece in cut], *sliced, *whole)
+
+
+def over_windows(
+    function: Piecewise, windows: Sequence[Window], sliced: Sequence[Tensor], whole: Sequence[Tensor] = ()
+) -> tuple[Tensor, ...]:
+    """Do what `over_pieces` does with "cat", each piece seeing slices of its own of each tensor, which may overlap."""
+    return _OverPieces.apply(function, "cat", list(windows), *sliced, *whole)
+
+
+class Window(NamedTuple):
+    """What one piece is about: the tokens that it gives, and those that it takes of each sliced tensor."""
+
+    out: slice
+    of: tuple[slice, ...]
+
+    def views(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the pieces of the sliced tensors, and the others whole."""
+        return [t[:, :, self.of[i]] if i < len(self.of) else t for i, t in enumerate(tensors)]
 
 
 class _OverPieces(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, function: Piecewise, join: str, cut: list[slice], count: int, *tensors: Tensor
+        ctx: Any, function: Piecewise, join: str, windows: list[Window], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.function, ctx.join, ctx.cut, ctx.count = function, join, cut, count
+        ctx.function, ctx.join, ctx.windows = function, join, windows
         joined: list[Tensor] = []
-        for piece in cut:
-            parts = function(piece, *(t[:, :, piece] for t in tensors[:count]), *tensors[count:])
-            joined = _joined(joined, parts, join, piece, cut[-1].stop)
+        for window in windows:
+            parts = function(window.out, *window.views(tensors))
+            joined = _joined(joined, parts, join, window.out, windows[-1].out.stop)
         ctx.save_for_backward(*tensors, *(joined if join == "log" else []))
         return tuple(joined)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        wanted, count = ctx.needs_input_grad[4:], ctx.count
-        tensors, whole = ctx.saved_tensors[: len(wanted)], ctx.saved_tensors[len(wanted) :]
-        found = [torch.zeros_like(t) if want else None for t, want in zip(tensors, wanted, strict=True)]
-        for piece in ctx.cut:
-            inputs = [t[:, :, piece] if i < count else t for i, t in enumerate(tensors)]
-            inputs = [t.detach().requires_grad_(want) for t, want in zip(inputs, wanted, strict=True)]
+        wanted = ctx.needs_input_grad[3:]
+        saved = ctx.saved_tensors  # to be asked for once only
+        tensors, whole = saved[: len(wanted)], saved[len(wanted) :]
+        none = tensors[0].new_empty(0, 0, 0)
+        found = [torch.zeros_like(t) if want else none for t, want in zip(tensors, wanted, strict=True)]
+        for window in ctx.windows:
+            inputs = [t.detach().requires_grad_(want) for t, want in zip(window.views(tensors), wanted, strict=True)]
             with torch.enable_grad():
-                outputs = ctx.function(piece, *inputs)
+                outputs = ctx.function(window.out, *inputs)
             if ctx.join == "cat":
-                shares = tuple(grad[:, :, piece] for grad in grads)
+                shares = tuple(grad[:, :, window.out] for grad in grads)
             else:
                 shares = _shares_of_mean(outputs, whole, grads) if whole else grads
             pairs = [(out, share) for out, share in zip(outputs, shares, strict=True) if out.requires_grad]
-            asked = [i for i, want in enumerate(wanted) if want]
-            got = torch.autograd.grad(
-                [out for out, _ in pairs], [inputs[i] for i in asked], [grad for _, grad in pairs], allow_unused=True
-            )
-            for i, grad in zip(asked, got, strict=True):
-                own = found[i]
-                if grad is None or own is None:
-                    continue
-                if i < count:
-                    own[:, :, piece] = grad
-                else:
+            asked = [x for x in inputs if x.requires_grad]
+            got = iter(_grads(pairs, asked))
+            for own, want in zip(window.views(found), wanted, strict=True):
+                grad = next(got) if want else None
+                if grad is not None:
                     own += grad
-        return None, None, None, None, *found
+        return None, None, None, *(own if want else None for own, want in zip(found, wanted, strict=True))
+
+
+def _grads(pairs: Sequence[tuple[Tensor, Tensor]], inputs: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    return torch.autograd.grad([out for out, _ in pairs], inputs, [grad for _, grad in pairs], allow_unused=True)
 
 
 def _joined(joined: list[Tensor], parts: Sequence[Tensor], join: str, piece: slice, tokens: int) -> list[Tensor]:
