@@ -68,7 +68,7 @@ class MultiHead(nn.Module):
         rows = slice(which * width, (which + 1) * width)
         weight, bias = (x[rows].to(tokens.dtype) for x in (self.project.weight, self.project.bias))
         projected = functional.linear(tokens[:, 0], weight) + ones[:, 0, :, None] * bias  # (B, M, W)
-        return projected.unflatten(2, (self.heads, width // self.heads)).transpose(1, 2)
+        return projected.unflatten(2, (self.heads, width // self.heads)).transpose(1, 2).contiguous()
 
     def attend(self, tokens: Tensor, summary: Any, *, start: int = 0) -> Tensor:
         """Answer tokens (B, T, W), the first of which stands at ``start``, from a finished summary -> (B, T, W)."""

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from genoformer.attention.attention import Summary
+from genoformer.attention.attention import Summary, pieces
 from genoformer.attention.projections import Projection, Slots, check_sharing
 from genoformer.attention.recompute import over_pieces
 
-BANDED_ROW = 1024
-"""Numbers a token counts for where a piece reaches few slots: short pieces, narrow bands."""
+BANDED_ROW = 256
+"""Numbers a token counts for where a piece reaches few slots: the shorter the pieces, the narrower their bands."""
 
 
 def pooling(rank: int, tokens: int) -> Tensor:
@@ -139,10 +139,11 @@ class Linear(Projection):
                 ones, squares = (matrix * seen).sum(-1), (matrix.square() * seen).sum(-1)
             else:
                 ones, squares = matrix.sum(-1), matrix.square().sum(-1)
-            sides = (0, 0, band.first, count - band.first - matrix.shape[3])
-            return *(functional.pad(p, sides) for p in products), *(
-                functional.pad(p, sides[2:]) for p in (ones, squares)
-            )
+            before, after = band.first, count - band.first - matrix.shape[3]
+            if before or after:
+                products = [functional.pad(p, (0, 0, before, after)) for p in products]
+                ones, squares = (functional.pad(p, (before, after)) for p in (ones, squares))
+            return *products, ones, squares
 
         *found, ones, squares = over_pieces(
             sums, [*inputs, *valid, *sliced], whole, join="sum", row=self.row * keys.shape[0]
@@ -167,7 +168,8 @@ def product(matrix: Tensor, x: Tensor) -> Tensor:
     if matrix.shape[1] == x.shape[1]:
         return matrix @ x
     flat = x.transpose(1, 2).flatten(2)  # (B, T, H D)
-    joined = torch.bmm(matrix[:, 0].expand(len(x), -1, -1), flat)
+    single = len(x) == 1  # then not a batched product: it uses the cores better
+    joined = (matrix[0, 0] @ flat[0])[None] if single else torch.bmm(matrix[:, 0].expand(len(x), -1, -1), flat)
     return joined.unflatten(2, (x.shape[1], x.shape[3])).transpose(1, 2)
 
 
@@ -176,6 +178,11 @@ def restored(sums: Sums, squares: Tensor) -> tuple[Tensor, Tensor]:
     empty = sums.squares <= 0
     ratio = squares / sums.squares.masked_fill(empty, 1.0)
     return ratio.masked_fill(empty, 1.0).sqrt(), empty
+
+
+def row_squares(matrix: Tensor) -> Tensor:
+    """Sum the squares of rows (..., T) without a matrix of them."""
+    return torch.stack([matrix[..., piece].square().sum(-1) for piece in pieces(matrix.shape[-1])]).sum(0)
 
 
 class Learned(Linear):
@@ -214,7 +221,7 @@ class Learned(Linear):
         return Band(0, held[0].transpose(2, 3)[None].to(like.dtype))
 
     def scale(self, sums: Sums) -> tuple[Tensor, Tensor]:
-        return restored(sums, self.matrix.to(sums.squares.dtype).square().sum(-1))
+        return restored(sums, row_squares(self.matrix.to(sums.squares.dtype)))
 
 
 class Seeded(Linear):
@@ -248,7 +255,7 @@ class Seeded(Linear):
 class Convolution(Linear):
     """A strided convolution, kernel equal to stride: a slot a stride, so attending costs O(T^2 / stride) time."""
 
-    row = BANDED_ROW
+    row = 4 * BANDED_ROW  # strides may be short
 
     def __init__(self, stride: int, *, heads: int = 1, sharing: str = "layerwise", start: str = "pool") -> None:
         super().__init__(*check_sharing(sharing, heads))
