@@ -82,13 +82,14 @@ def split_logits(
         mine = own_span(100_000, stride=model.encoder.stem.stride, rank=rank, ranks=ranks)
         with torch.inference_mode():
             print(rank, mine, split_logits(model, window[:, mine])["coding-frame"].shape)
+        torch.distributed.destroy_process_group()
     """
     stride = model.encoder.stem.stride
     bounds = gather_bounds(codes.shape[1], group=group)
     _check(model, bounds, codes.shape[0], group)
     if mask is None:
         mask = codes != PAD
-    codes = codes.masked_fill(~mask, PAD)
+    codes, mask = codes.masked_fill(~mask, PAD).to(model.device), mask.to(model.device)
     start, end = bounds[dist.get_rank(group)]
     derived: list[Tensor] = []
     if model.inputs:
