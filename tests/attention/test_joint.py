@@ -14,6 +14,9 @@ from torch import Tensor
 
 from genoformer.attention import Joint, Performer
 from genoformer.attention.joint import FEATURES, Strips, most_temperature
+from genoformer.config import ModelConfig
+from genoformer.errors import ConfigError
+from genoformer.model.genoformer import build
 
 from .cases import DIM, HEADS, RADIUS, bounds, close, draw, error, gradients, prefix_mask, stream, twin_joint
 
@@ -243,3 +246,30 @@ def test_unbounded_exponents_are_refused(temperature: float | None) -> None:
 def test_a_radius_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="radius must be at least 1"):
         Joint(Performer(HEADS, DIM, count=12), radius=0)
+
+
+# Configuration -----------------------------------------------------------------------------------------------------
+
+
+def small(**changes: object) -> ModelConfig:
+    values = {"attention": ("joint",), "width": 32, "heads": 2, "local_radius": 5, "performer_count": 8}
+    return ModelConfig(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_the_builder_makes_it_from_the_configuration() -> None:
+    for features in FEATURES:
+        (block,) = build(small(performer_features=features, performer_max_temperature=3.0)).encoder.blocks
+        (made,) = (part for part in block.modules() if isinstance(part, Joint))
+        performer = made.performer
+        assert (made.radius, performer.count, performer.features) == (5, 8, features)
+        assert performer.max_temperature == 3.0
+
+
+def test_configurations_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"performer_features must be one of positive, .* for joint attention"):
+        small(performer_features="relu")
+    small(performer_features="relu", attention=("performer",))
+    most = most_temperature(16)
+    small(performer_max_temperature=0.999 * most)
+    with pytest.raises(ConfigError, match=r"performer_max_temperature must be .*at most"):
+        small(performer_max_temperature=1.001 * most)

@@ -16,7 +16,8 @@ _COLORS = {
     "joint": "#e69f00",
 }  # fmt: skip
 _ABOUT = {
-    "paired": ("motif's kind, asked for far away", "distance of the motif (bases)"),
+    "single": ("kind of the one motif far away", "distance of the motif (bases)"),
+    "paired": ("kind of the matching one of four motifs", "distance of the motif (bases)"),
     "nested": ("nested expressions", "bases spanned by the expression, up to"),
 }
 
