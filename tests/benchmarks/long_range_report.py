@@ -40,6 +40,10 @@ def score(values: list[float]) -> Score:
     return Score(float(np.mean(values)), half, n)
 
 
+_EVEN = ("single", "paired")
+"""Tasks whose two answers are drawn evenly: guessing is right half of the time, whatever a sample says."""
+
+
 def scores(results: list[dict[str, Any]], task: str) -> tuple[dict[str, dict[int, Score]], dict[int, float]]:
     """Return the score of each mechanism in each group, and that of the best guess."""
     values: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -49,7 +53,7 @@ def scores(results: list[dict[str, Any]], task: str) -> tuple[dict[str, dict[int
             continue
         for group, found in result["groups"].items():
             values[result["mechanism"]][int(group)].append(found["right"] / found["asked"])
-            guesses[int(group)] = found["guess"]
+            guesses[int(group)] = 0.5 if task in _EVEN else found["guess"]
     means = {name: {group: score(v) for group, v in groups.items()} for name, groups in values.items()}
     return means, dict(sorted(guesses.items()))
 
@@ -80,6 +84,8 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
         means, guesses = scores(results, task)
         for place, (name, color) in enumerate(_COLORS.items()):
             groups = sorted(means.get(name, {}))
+            if not groups:
+                continue
             shift = 1.05 ** (place - 2.5)  # beside one another, not on top
             middle = [100 * means[name][group].mean for group in groups]
             half = [100 * np.nan_to_num(means[name][group].half) for group in groups]
