@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from genoformer.attention import Performer
+from genoformer.attention.estimate import estimate
 from genoformer.attention.features import FEATURES
 from genoformer.attention.theory import rows_of
 from genoformer.candidates import Candidate, Sample, Stretches
@@ -78,12 +79,14 @@ class Point:
 class Advice:
     """The smallest size found for a wanted error, None where none does; the error is the largest of held-out draws.
 
+    ``work`` is how many operations it takes, as a share of exact attention's among as many tokens as a stretch has.
     ``theory`` is the size by `Prediction` (performers), or of the order 5 ln n / (e^2 - e^3) of the Linformer paper.
     """
 
     size: int | None
     held_out_error: float
     theory: int | None
+    work: float | None
     reason: str
 
 
@@ -230,18 +233,24 @@ def advise(candidate: Candidate, stretches: Stretches, settings: Settings, *, mo
     size = _search(worst, wanted * _MARGIN, most) if candidate.has_size else fit.dim
     if size is None:
         return Advice(
-            None, max(errors(candidate, fit, held, most, _seeds(settings, 2))), theory, f"no size up to {most:,}"
+            None, max(errors(candidate, fit, held, most, _seeds(settings, 2))), theory, None, f"no size up to {most:,}"
         )
     for attempt in count():
         found = max(errors(candidate, fit, held, size, _seeds(settings, 2 + attempt)))
         if found <= wanted:
-            saves = candidate.family == "performer" or 2 * size <= fit.tokens
-            return Advice(size, found, theory, "met" if saves else "met, but saves little")
+            return Advice(size, found, theory, _work(candidate, fit, size), "met")
         if size >= most or not candidate.has_size:
             break
         size = min(most, _rounded(size * min(1.25, max(1.1, (found / wanted) ** 2))))
-    reason = f"no size up to {most:,}" if candidate.has_size else f"not met, and its size is {size}"
-    return Advice(None, found, theory, reason)
+    reason = f"no size up to {most:,}" if candidate.has_size else "not met"
+    return Advice(None, found, theory, None, reason)
+
+
+def _work(candidate: Candidate, fit: Sample, size: int) -> float:
+    """Operations at a size over those of exact attention."""
+    made = candidate.make(fit, size, 0)
+    mine, exact = (estimate(fit.tokens, fit.dim, fit.heads, mechanism) for mechanism in (made, "softmax"))
+    return mine.operations / exact.operations
 
 
 def _search(worst: Callable[[int], float], wanted: float, most: int) -> int | None:

@@ -26,8 +26,9 @@ FOOTNOTE = (
     "error: relative, of the outputs, mean over draws; by theory to first order, orthogonality included. limit: "
     "with infinitely many features. bias, spread: of single weights, up to a common factor; ~ is within the noise of "
     "the draws. smallest size: features, slots or window that meet the error in every held-out draw; held-out error: "
-    "the largest of these. By theory, Linformers need of the order of 5 ln n / (e^2 - e^3) slots (Wang et al. 2020, "
-    "theorem 1), whatever the data."
+    "the largest of these; work: operations at this size, exact attention among as many tokens being 100%; the share "
+    "falls as one over their number. By theory, Linformers need of the order of 5 ln n / (e^2 - e^3) slots (Wang et "
+    "al. 2020, theorem 1), whatever the data."
 )
 
 
@@ -89,7 +90,7 @@ def _at_size(layer: LayerAudit) -> Table:
 
 def _advice(layer: LayerAudit, settings: Settings) -> Table:
     table = _new_table(
-        "mechanism", "smallest size", "by theory", "held-out error", f"for an error of {settings.wanted:g}"
+        "mechanism", "smallest size", "by theory", "held-out error", "work", f"for an error of {settings.wanted:g}"
     )
     for report in layer.reports:
         advice = report.advice
@@ -98,6 +99,7 @@ def _advice(layer: LayerAudit, settings: Settings) -> Table:
             "-" if advice.size is None else f"{advice.size:,}",
             "-" if advice.theory is None else f"{advice.theory:,}",
             _number(advice.held_out_error),
+            "-" if advice.work is None else f"{advice.work:.0%}",
             advice.reason,
         )
     return table
