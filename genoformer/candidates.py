@@ -244,7 +244,7 @@ def _linformer(kind: str) -> Candidate:
             torch.manual_seed(seed)
             makers: dict[str, Callable[[], Projection]] = {
                 "learned": lambda: PROJECTIONS[kind](size, fit.tokens),
-                "interpolated": lambda: PROJECTIONS[kind](size, fit.tokens),
+                "interpolated": lambda: PROJECTIONS[kind](size, max(size, min(4 * size, fit.tokens))),
                 "seeded": lambda: PROJECTIONS[kind](size, seed=seed),
                 "conv": lambda: PROJECTIONS[kind](-(-fit.tokens // size)),
                 "dynamic": lambda: PROJECTIONS[kind](size, fit.heads, fit.dim),

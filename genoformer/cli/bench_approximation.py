@@ -80,12 +80,12 @@ def command(
         found = _of_model(model, source, region, tokens)
     settings = Settings(size=size, wanted=wanted, limit=limit, draws=draws, seed=seed)
     layers = [audit(stretches, candidates, settings, report=say) for stretches in found]
-    with quiet_pipe():
-        show(layers, settings)
     if json_path is not None:
         write_json(layers, settings, json_path)
     if plot_path is not None:
         draw(layers, settings, plot_path)
+    with quiet_pipe():
+        show(layers, settings)
 
 
 def _check_usage(context: click.Context, source: str | None, region: str | None, is_random: bool) -> None:
