@@ -31,8 +31,8 @@ from genoformer.model.genoformer import Genoformer, build
 MECHANISMS = ("softmax", "local", "performer", "linformer", "hybrid", "joint")
 BASES = 16_384
 """Bases of a training step, where a sequence is not longer than that."""
-STEPS = {"single": 500, "paired": 800, "nested": 300}
-RATE = 5e-3
+STEPS = {"single": 300, "paired": 800, "nested": 300}
+RATE = 6e-3
 WARMUP = 50
 QUADRATIC_LIMIT = 20_000
 """Bases of the longest sequence that exact attention is given."""

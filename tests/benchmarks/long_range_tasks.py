@@ -74,8 +74,8 @@ class Paired:
                 yield self.draw(distance, count, random)
 
     def length(self, distance: int) -> int:
-        """Bases of a sequence: room for four families."""
-        return (distance + max(1_024, distance // 8)) // 8 * 8
+        """Bases of a sequence: room for all families."""
+        return (distance + max(256 * self.families, distance // 8)) // 8 * 8
 
     def draw(self, distance: int, count: int, random: np.random.Generator) -> Batch:
         length = self.length(distance)
