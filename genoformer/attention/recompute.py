@@ -21,8 +21,9 @@ _ROOM_ELSEWHERE = 1 << 26
 
 def piece_size(row: int, device: torch.device) -> int:
     """Return how many tokens to take at a time if each needs ``row`` numbers in between."""
-    room = _ROOM.get(device.type, _ROOM_ELSEWHERE)
-    return max(256, room // max(row, 1))
+    if device.type in _ROOM:
+        return min(max(256, _ROOM[device.type] // max(row, 1)), attention.PIECE)
+    return max(attention.PIECE, _ROOM_ELSEWHERE // max(row, 1))
 
 
 def over_pieces(
@@ -49,7 +50,7 @@ def over_pieces(
     row : numbers that a token needs in between, over batch and heads, which decides the size of the pieces
     """
     tokens = sliced[0].shape[2]
-    size = min(piece_size(row, sliced[0].device), attention.PIECE)
+    size = piece_size(row, sliced[0].device)
     cut = [slice(start, min(start + size, tokens)) for start in range(0, max(tokens, 1), size)]
     return _OverPieces.apply(function, join, [Window(piece, (piece,) * len(sliced)) for piece in cut], *sliced, *whole)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from genoformer.attention import recompute
+from genoformer.attention import attention, recompute
 from genoformer.attention.recompute import Workspace, over_pieces, piece_size
 
 from .cases import draw
@@ -87,7 +87,8 @@ def test_pieces_are_smaller_where_a_token_needs_more() -> None:
     cpu = torch.device("cpu")
     assert piece_size(512, cpu) * 512 == recompute._ROOM["cpu"]
     assert piece_size(1 << 30, cpu) == 256
-    assert piece_size(512, torch.device("cuda")) > piece_size(512, cpu)
+    assert piece_size(1, cpu) == attention.PIECE
+    assert piece_size(512, torch.device("cuda")) > attention.PIECE
 
 
 def test_a_workspace_is_made_once_and_not_for_gradients() -> None:
