@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from genoformer import __version__
-from genoformer.approximation import LayerAudit, Report, Settings
+from genoformer.bench.approximation import LayerAudit, Report, Settings
 from genoformer.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from genoformer.cli.progress import quiet_pipe, say
 from genoformer.errors import ConfigError, InputError, ResourceError
 
 if TYPE_CHECKING:
-    from genoformer.candidates import Candidate, Stretches
+    from genoformer.bench.candidates import Candidate, Stretches
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _RANDOM = ("norm", "dim", "heads")
@@ -68,8 +68,8 @@ def command(
     candidates = _chosen(mechanisms)
     _check_outputs(json_path, plot_path)
 
-    from genoformer.approximation import Settings, audit
-    from genoformer.candidates import random_stretches
+    from genoformer.bench.approximation import Settings, audit
+    from genoformer.bench.candidates import random_stretches
     from genoformer.cli.approximation_views import draw, show, write_json
 
     hardware.use()
@@ -99,7 +99,7 @@ def _check_usage(context: click.Context, source: str | None, region: str | None,
 
 
 def _chosen(mechanisms: tuple[str, ...]) -> list[Candidate]:
-    from genoformer.candidates import CANDIDATES
+    from genoformer.bench.candidates import CANDIDATES
 
     for text in mechanisms:
         if not any(text in name for name in CANDIDATES):
@@ -122,7 +122,7 @@ def _of_model(name: str, source: str, region: str | None, tokens: int) -> list[S
     """Return what the global layers of a model see of a sequence."""
     import torch
 
-    from genoformer.candidates import model_stretches
+    from genoformer.bench.candidates import model_stretches
     from genoformer.formats.bed import parse_regions
     from genoformer.formats.sequences import open_sequences
     from genoformer.model.checkpoint import load_model

@@ -16,7 +16,7 @@ from genoformer.cli.progress import console, quiet_pipe, say, size
 from genoformer.errors import ResourceError
 
 if TYPE_CHECKING:
-    from genoformer.benchmark import Measurement, Report
+    from genoformer.bench.speed import Measurement, Report
 
 WIDTH = 100
 
@@ -78,9 +78,9 @@ def command(
     Example:
       genoformer bench attention --lengths 1024,4096,16384 --csv attention.csv --plot attention.png
     """
-    from genoformer.benchmark import Setup, measure, select
-    from genoformer.contenders import Shape
-    from genoformer.probe import Limits
+    from genoformer.bench.contenders import Shape
+    from genoformer.bench.probe import Limits
+    from genoformer.bench.speed import Setup, measure, select
 
     for path in (csv_path, json_path, plot_path):
         if path and not path.absolute().parent.is_dir():
@@ -123,7 +123,7 @@ def show(report: Report) -> None:
     """Print what was measured: a table for each group, crossovers, and what was not measured."""
     from rich.console import Console
 
-    from genoformer.contenders import GROUPS
+    from genoformer.bench.contenders import GROUPS
 
     out = Console(width=WIDTH, highlight=False)
     shape = report.setup.shape
@@ -177,7 +177,7 @@ def _table(report: Report, rows: list[Measurement], title: str) -> object:
 
 
 def _cells(report: Report, row: Measurement) -> list[str]:
-    from genoformer.contenders import FUSED
+    from genoformer.bench.contenders import FUSED
 
     exact = report.find(row.group, FUSED, row.tokens)
     return [
@@ -194,7 +194,7 @@ def _cells(report: Report, row: Measurement) -> list[str]:
 
 def write_csv(report: Report, path: Path) -> None:
     """Write a line for each measurement."""
-    from genoformer.benchmark import Measurement
+    from genoformer.bench.speed import Measurement
 
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)

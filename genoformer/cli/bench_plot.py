@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from genoformer.bench.contenders import CONTENDERS, FUSED, GROUPS, MATRIX
 from genoformer.cli.progress import size
-from genoformer.contenders import CONTENDERS, FUSED, GROUPS, MATRIX
 from genoformer.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
-    from genoformer.benchmark import Measurement, Report
+    from genoformer.bench.speed import Measurement, Report
 
 _SHADES = {
     "exact": ("#000000", "#777777"),

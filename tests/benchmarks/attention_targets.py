@@ -1,7 +1,7 @@
 """Check what linear attention promises on a CPU: `python tests/benchmarks/attention_targets.py [--parts ...]`.
 
-Forward passes in float32, four heads of 32, 128 features, 256 slots; each part is one run of `genoformer.benchmark`, in
-turns, medians of five. Prints each target with what was measured, and exits with 1 if one is not met. Needs
+Forward passes in float32, four heads of 32, 128 features, 256 slots; each part is one run of `genoformer.bench.speed`,
+in turns, medians of five. Prints each target with what was measured, and exits with 1 if one is not met. Needs
 `pip install 'genoformer[bench]'` for the comparisons with other libraries.
 """
 
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import torch
 
-from genoformer.benchmark import Measurement, Report, Setup, measure, select
-from genoformer.contenders import CORE, FUSED, LAYER, MATRIX
+from genoformer.bench.contenders import CORE, FUSED, LAYER, MATRIX
+from genoformer.bench.probe import Limits
+from genoformer.bench.speed import Measurement, Report, Setup, measure, select
 from genoformer.model.device import keep_freed_memory
-from genoformer.probe import Limits
 
 OURS = (f"{CORE}/performer-positive", f"{LAYER}/linformer-learned")
 TWO = f"{LAYER}/linformer-learned-two"

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests: the twins
 from attention.cases import CASES, DIM, HEADS, Case, draw, error, prefix_mask
 
 from genoformer.attention.features import FEATURES
-from genoformer.contenders import CONTENDERS, CORE, MATRIX, Contender, Shape
-from genoformer.probe import Task
+from genoformer.bench.contenders import CONTENDERS, CORE, MATRIX, Contender, Shape
+from genoformer.bench.probe import Task
 
 WIDTH = 256
 TOLERANCES = {torch.float32: (2e-5, 2e-4), torch.bfloat16: (2e-2, 4e-2)}

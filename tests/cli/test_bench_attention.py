@@ -19,9 +19,9 @@ QUICK = ("--lengths", "16,64", "--heads", 2, "--dim", 8, "--features", 8, "--ran
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure memory here: processes of their own, tested in test_benchmark.py, take a second or two to start."""
-    from genoformer.probe import probe
+    from genoformer.bench.probe import probe
 
-    monkeypatch.setattr("genoformer.benchmark.probe_apart", probe)
+    monkeypatch.setattr("genoformer.bench.speed.probe_apart", probe)
 
 
 @pytest.mark.parametrize("arguments", [["bench", "--help"], ["bench", "attention", "--help"]])
@@ -72,7 +72,7 @@ def test_plot(call, tmp_path: Path):
 
 
 def test_refusals_come_first(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("genoformer.benchmark.measure", lambda *_, **__: pytest.fail("it measured"))
+    monkeypatch.setattr("genoformer.bench.speed.measure", lambda *_, **__: pytest.fail("it measured"))
     assert call("bench", "attention", "--only", "nonsense").code == 2
     assert call("bench", "attention", "--lengths", "12,x").code == 2
     assert call("bench", "attention", "--lengths", "0").code == 2

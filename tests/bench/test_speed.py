@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -15,10 +16,10 @@ from hypothesis import strategies as st
 from genoformer.attention import ATTENTION
 from genoformer.attention.features import FEATURES
 from genoformer.attention.linformer import PROJECTIONS
-from genoformer.benchmark import Report, Setup, describe_crossover, matrix_product_rate, measure, select
-from genoformer.contenders import CONTENDERS, CORE, FUSED, GROUPS, LAYER, MATRIX, Contender, Shape, why_missing
+from genoformer.bench.contenders import CONTENDERS, CORE, FUSED, GROUPS, LAYER, MATRIX, Contender, Shape, why_missing
+from genoformer.bench.probe import Job, Limits, Task, can_tell_memory, probe, probe_apart
+from genoformer.bench.speed import Report, Setup, describe_crossover, matrix_product_rate, measure, select
 from genoformer.errors import ConfigError
-from genoformer.probe import Job, Limits, Task, can_tell_memory, probe, probe_apart
 
 SMALL = Shape(heads=2, dim=8, features=16, rank=12, radius=4)
 PRESENT = [contender for contender in CONTENDERS.values() if not contender.unavailable()]
@@ -35,7 +36,7 @@ def _one_thread():
 
 @pytest.fixture
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genoformer.benchmark.probe_apart", probe)
+    monkeypatch.setattr("genoformer.bench.speed.probe_apart", probe)
 
 
 # What is measured --------------------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ def test_lengths_beyond_the_limits_are_skipped():
     job = Job(f"{CORE}/{MATRIX}", SMALL, (64, 4096), Limits(memory=1e6))
     small, large = probe(job)
     assert not small.skipped
-    assert large.skipped.startswith("would need about 0.")
+    assert re.fullmatch(r"would need about \d+\.\d GB", large.skipped)
     job = Job(f"{CORE}/{FUSED}", SMALL, (64, 1 << 20), Limits(seconds=1e-3))
     small, large = probe(job)
     assert not small.skipped
@@ -220,7 +221,7 @@ def test_what_was_skipped_has_no_numbers():
 
 @pytest.mark.usefixtures("_in_this_process")
 def test_a_missing_library_is_told_and_the_rest_measured(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("genoformer.contenders.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("genoformer.bench.contenders.importlib.util.find_spec", lambda name: None)
     report = measure(Setup(SMALL, (16,), repeats=1), select(["performer-pytorch", "core/local"]))
     assert [row.name for row in report.measurements] == ["local"]
     assert "pip install 'genoformer[bench]'" in report.missing["performer-pytorch"]

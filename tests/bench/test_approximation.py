@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from genoformer.approximation import STEP, Advice, Settings, _search, advise, audit, describe_matrix
 from genoformer.attention import Performer
 from genoformer.attention.features import FEATURES, draw_projection
-from genoformer.candidates import CANDIDATES, Sample, Stretches, make_performer, model_stretches, random_stretches
+from genoformer.bench.approximation import STEP, Advice, Settings, _search, advise, audit, describe_matrix
+from genoformer.bench.candidates import CANDIDATES, Sample, Stretches, make_performer, model_stretches, random_stretches
+from genoformer.bench.foretold import Prediction, kernel_estimates, measure_kernel, predict_error
 from genoformer.config import ModelConfig
 from genoformer.errors import InputError
-from genoformer.foretold import Prediction, kernel_estimates, measure_kernel, predict_error
 from genoformer.model.genoformer import build
 
 DRAWN = [kind for kind, features in FEATURES.items() if features.rows != "identity"]

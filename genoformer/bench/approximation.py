@@ -14,8 +14,8 @@ from genoformer.attention import Performer
 from genoformer.attention.estimate import estimate
 from genoformer.attention.features import FEATURES
 from genoformer.attention.theory import rows_of
-from genoformer.candidates import Candidate, Sample, Stretches
-from genoformer.foretold import Kernel, Prediction, measure_kernel, predict_error
+from genoformer.bench.candidates import Candidate, Sample, Stretches
+from genoformer.bench.foretold import Kernel, Prediction, measure_kernel, predict_error
 
 NOISY = 2.0
 """Mean squared norm of queries and keys above which estimates of exp(x.y) are mostly noise."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from genoformer.contenders import CONTENDERS, Contender, Shape
+from genoformer.bench.contenders import CONTENDERS, Contender, Shape
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _WARM_TOKENS = 256
@@ -163,7 +163,7 @@ def _probe_at(contender: Contender, job: Job, tokens: int) -> Probe:
 
 def probe_apart(job: Job) -> Iterator[Probe]:
     """Do the same in a process of its own, which may die of too little memory without harm."""
-    command = [sys.executable, "-m", "genoformer.probe"]
+    command = [sys.executable, "-m", "genoformer.bench.probe"]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -20,7 +20,7 @@ from genoformer.attention.theory import (
     row_mean,
     row_product,
 )
-from genoformer.candidates import Sample, make_performer
+from genoformer.bench.candidates import Sample, make_performer
 
 _ENTRIES = 4 << 20
 _PAIRS, _KERNEL_DRAWS = 16, 200

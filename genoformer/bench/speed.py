@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from genoformer.contenders import CONTENDERS, FUSED, Contender, Shape
+from genoformer.bench.contenders import CONTENDERS, FUSED, Contender, Shape
+from genoformer.bench.probe import Job, Limits, Probe, Task, can_tell_memory, probe, probe_apart
 from genoformer.errors import ConfigError
-from genoformer.probe import Job, Limits, Probe, Task, can_tell_memory, probe, probe_apart
 
 LENGTHS = (256, 1024, 4096, 16_384, 65_536)
 _LEAST_SECONDS = 0.02
