@@ -77,9 +77,9 @@ class Joint(Attention):
     """One mean over the whole sequence, of weights exp(x.y) up to ``radius`` tokens away and phi(x).phi(y) beyond.
 
     O(T (radius + count)) time. Each key is counted once, and only positive terms are ever added up: nothing is taken
-    away again, so nothing cancels (README.md, "Joint"). Scatterbrain (Chen et al. 2021, arXiv 2110.15343, section 4)
+    away again, so nothing cancels (README.md, "Joint"). Scatterbrain (Chen et al. 2021, arXiv 2110.15343)
     also corrects a kernel's estimate where exact weights are had, by subtraction; Long-Short Transformers (Zhu et al.
-    2021, arXiv 2107.02192, section 3.3) put a window and a global summary under one softmax, near tokens in both.
+    2021, arXiv 2107.02192) put a window and a global summary under one softmax, near tokens in both.
 
     Parameters
     ----------
