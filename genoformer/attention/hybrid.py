@@ -41,6 +41,11 @@ class Hybrid(Attention):
             self.second.summarize(keys[:, split:], values[:, split:], start=start, lengths=lengths, mask=mask),
         )
 
+    def finish(self, summary: Summary) -> Pair:
+        """Finish both halves."""
+        assert isinstance(summary, Pair)
+        return Pair(self.first.finish(summary.first), self.second.finish(summary.second))
+
     def attend(self, queries: Tensor, summary: Summary, *, start: int = 0) -> Tensor:
         assert isinstance(summary, Pair)
         first = self.first.attend(queries[:, : self.first_heads], summary.first, start=start)
