@@ -86,7 +86,7 @@ def check_stream(case: Case, sizes: list[int], pattern: str, dtype: torch.dtype)
 
 @both_precisions
 @every_case
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(sizes=chunkings, pattern=patterns)
 def test_stream(case: Case, dtype: torch.dtype, sizes: list[int], pattern: str) -> None:
     """Any chunking, empty chunks and single tokens included, gives the outputs and gradients of one chunk."""
@@ -137,7 +137,7 @@ def test_stream_at_100_000_tokens(case: Case, dtype: torch.dtype) -> None:
 
 
 @every_case
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(sizes=st.lists(st.integers(0, 6), min_size=2, max_size=8).filter(any), order=st.randoms(use_true_random=False))
 def test_merge_in_any_order_and_any_tree(case: Case, sizes: list[int], order: random.Random) -> None:
     """``+`` is associative and commutative: what is attended to does not depend on how chunks were merged."""
