@@ -50,6 +50,18 @@ def _positive(config: object, *names: str) -> None:
         _require(math.isfinite(value) and value > 0, f"{name} must be above 0, got {value}")
 
 
+def _listed(numbers: typing.Iterable[float]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _shares(name: str, shares: tuple[float, ...], of: str, count: int) -> None:
+    _require(len(shares) in (0, count), f"{name} must have one number for each of {of}, {count}, or none")
+    _require(
+        all(0 <= share < math.inf for share in shares) and (not shares or sum(shares) > 0),
+        f"{name} must not be negative, and not all 0, got {_listed(shares)}",
+    )
+
+
 def _seed(seed: int) -> None:
     _require(0 <= seed < 1 << 32, f"seed must be from 0 to 4294967295, got {seed}")
 
@@ -193,11 +205,21 @@ class TrainConfig:
     Attributes
     ----------
     windows : bases of the windows; each step draws one of these lengths, with as many windows as fill `step_bases`
-    step_bases : bases of one step
+    window_shares : how often each of `windows` is drawn, relative to the others; none: all alike
+    step_bases : bases of one pass through the model
+    accumulate : passes whose gradients are added up for one step
     steps : how many steps
     learning_rate, warmup, final_rate : peak of the rate; steps to reach it; fraction of it that cosine decay ends at
+    approximate_rate : factor of the learning rate for the projections around approximate attention (Performer,
+        Linformer)
     weight_decay, gradient_clip : of AdamW; largest norm of the gradient
     ema : decay of the running mean of the weights, which is what is kept; 0 keeps the last weights
+    class_weights : weight of each class in the loss, in the order of the track's channels; none: all alike
+    label_smoothing : share of each label that is spread over all classes
+    error_rates, error_shares : substitutions, insertions and deletions (in equal parts) per base; each window has one
+        of these rates, drawn in these shares; no shares: all alike
+    homopolymer_indels : from 0, insertions and deletions anywhere alike, to 1, in proportion to the length of the run
+        of equal bases
     recode : fraction of windows rewritten to genetic code 4 (TGG to TGA in genes, TGA stops to TAA), so that a model
         learns to follow the genetic code it is told
     length_power : a genome is drawn in proportion to its length to this power
@@ -205,19 +227,32 @@ class TrainConfig:
     chunk_size : tokens that are computed and recomputed at a time; 0 keeps everything
     precision : "float32" or "bfloat16" (products only)
     validate_every, validate_bases : steps between validations; bases of each validation genome looked at
+    validate_error_rates : validations are also of reads of 5,000 bases with errors at these rates
+    patience : validations without a better one after which training stops; the best model is kept. 0 never stops
     save_every : steps between checkpoints
+    init_from : model to start from, a bundled one or a folder; what does not fit is told and starts afresh
+    pretrain : learn to tell hidden letters from those around them, instead of the model's tracks
+    mask_rate : share of letters hidden then
     seed : of the windows drawn
     """
 
     windows: tuple[int, ...] = (1_500, 6_000, 24_000, 96_000)
+    window_shares: tuple[float, ...] = ()
     step_bases: int = 96_000
+    accumulate: int = 1
     steps: int = 2_000
     learning_rate: float = 2e-3
     warmup: int = 100
     final_rate: float = 0.02
+    approximate_rate: float = 1.0
     weight_decay: float = 0.05
     gradient_clip: float = 1.0
     ema: float = 0.998
+    class_weights: tuple[float, ...] = ()
+    label_smoothing: float = 0.0
+    error_rates: tuple[float, ...] = (0.0,)
+    error_shares: tuple[float, ...] = ()
+    homopolymer_indels: float = 0.0
     recode: float = 0.05
     length_power: float = 0.6
     redraw_every: int = 0
@@ -225,12 +260,17 @@ class TrainConfig:
     precision: str = "float32"
     validate_every: int = 200
     validate_bases: int = 200_000
+    validate_error_rates: tuple[float, ...] = ()
+    patience: int = 0
     save_every: int = 100
+    init_from: str = ""
+    pretrain: bool = False
+    mask_rate: float = 0.15
     seed: int = 0
 
     def __post_init__(self) -> None:
         _positive(self, "step_bases", "steps", "learning_rate", "gradient_clip", "validate_every", "save_every")
-        _positive(self, "validate_bases")
+        _positive(self, "validate_bases", "accumulate", "approximate_rate")
         _require(len(self.windows) > 0 and min(self.windows) > 0, "windows must name at least one length above 0")
         _require(max(self.windows) <= self.step_bases, "step_bases must be at least the longest of windows")
         _require(0 <= self.ema < 1, f"ema must be from 0 to below 1, got {self.ema}")
@@ -243,17 +283,51 @@ class TrainConfig:
         _require(self.redraw_every >= 0, f"redraw_every must not be negative, got {self.redraw_every}")
         _require(self.chunk_size >= 0, f"chunk_size must not be negative, got {self.chunk_size}")
         _one_of("precision", self.precision, ("float32", "bfloat16"))
+        self._check_draws()
+
+    def _check_draws(self) -> None:
+        """Check what windows, their errors and their loss are drawn and weighed by."""
+        _shares("window_shares", self.window_shares, "windows", len(self.windows))
+        _require(len(self.error_rates) > 0, "error_rates must name at least one rate; 0 is none")
+        for name in ("error_rates", "validate_error_rates"):
+            rates = getattr(self, name)
+            _require(all(0 <= rate <= 0.3 for rate in rates), f"{name} must be from 0 to 0.3, got {_listed(rates)}")
+        _shares("error_shares", self.error_shares, "error_rates", len(self.error_rates))
+        bias, smoothing = self.homopolymer_indels, self.label_smoothing
+        _require(0 <= bias <= 1, f"homopolymer_indels must be from 0 to 1, got {bias}")
+        _require(0 <= smoothing < 1, f"label_smoothing must be from 0 to below 1, got {smoothing}")
+        _require(0 < self.mask_rate < 1, f"mask_rate must be between 0 and 1, got {self.mask_rate}")
+        _require(self.patience >= 0, f"patience must not be negative, got {self.patience}")
+        weights = self.class_weights
+        _require(
+            not weights or (all(0 <= weight < math.inf for weight in weights) and sum(weights) > 0),
+            f"class_weights must not be negative, and not all 0, got {_listed(weights)}",
+        )
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole training: the model, how it is trained, on what."""
+    """A whole training: the model, how it is trained, on what.
+
+    Attributes
+    ----------
+    model, train : the tables [model] and [train]
+    samples : genomes to learn from and to be measured on
+    samples_table : file of more of them, tab-separated, with the columns fasta, annotation, split and weight
+    """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     samples: tuple[Sample, ...] = ()
+    samples_table: str = ""
 
     def __post_init__(self) -> None:
+        weights, channels = len(self.train.class_weights), {len(TRACKS[name].channels) for name in self.model.tracks}
+        if not self.train.pretrain:
+            _require(
+                not weights or channels == {weights},
+                f"class_weights must have one number for each channel of the tracks {', '.join(self.model.tracks)}",
+            )
         most = self.model.most_bases
         _require(
             most is None or max(self.train.windows) <= most,

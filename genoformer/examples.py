@@ -11,14 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from genoformer.annotation import Annotation, coding_frame_labels
+from genoformer.augmentation import NO_ERRORS, ErrorModel, opposite, recode_to_4, spare_bases
 from genoformer.config import Sample
 from genoformer.errors import InputError
 from genoformer.formats.sequences import Sequences, open_sequences, sniff
-from genoformer.tokens import PAD, A, G, T, encode, reverse_complement
-from genoformer.tracks import CODING_FRAME, IGNORED
-
-_REVERSED = np.arange(256, dtype=np.uint8)
-_REVERSED[: len(CODING_FRAME.channels)] = CODING_FRAME.reverse_complement
+from genoformer.tokens import PAD, encode
+from genoformer.tracks import IGNORED
 
 
 @dataclass(frozen=True)
@@ -119,26 +117,37 @@ class Batch(NamedTuple):
 
 
 def draw_batch(
-    genomes: Sequence[Genome], *, window: int, count: int, recode: float, length_power: float, rng: np.random.Generator
+    genomes: Sequence[Genome],
+    *,
+    window: int,
+    count: int,
+    recode: float,
+    length_power: float,
+    rng: np.random.Generator,
+    errors: ErrorModel = NO_ERRORS,
 ) -> Batch:
-    """Draw windows at random places and strands.
+    """Draw windows at random places and strands, some with errors of reading.
 
-    A window lies within one sequence; a sequence shorter than the window is taken whole and padded.
+    A window lies within one sequence; a sequence shorter than the window is taken whole and padded. What is read with
+    errors is a little longer, so that it fills the window in spite of deletions, and is cut to it at its end.
     """
     shares = np.array([genome.weight * genome.length**length_power for genome in genomes])
     codes = np.full((count, window), PAD, dtype=np.uint8)
     labels = np.full((count, window), IGNORED, dtype=np.uint8)
     genetic_codes = np.empty(count, dtype=np.int64)
     for row, choice in enumerate(rng.choice(len(genomes), size=count, p=shares / shares.sum())):
-        genome = genomes[choice]
-        start, end = _place(genome.offsets, window, rng)
+        genome, rate = genomes[choice], errors.draw_rate(rng)
+        start, end = _place(genome.offsets, window + spare_bases(window, rate), rng)
         bases, frames = genome.codes[start:end], genome.frames[start:end]
         if rng.random() < 0.5:
-            bases, frames = reverse_complement(bases), _REVERSED[frames[::-1]]
+            bases, frames = opposite(bases, frames)
         genetic_codes[row] = genome.genetic_code
         if genome.genetic_code == 11 and rng.random() < recode:
             bases, genetic_codes[row] = recode_to_4(bases, frames), 4
-        codes[row, : end - start], labels[row, : end - start] = bases, frames
+        if rate:
+            drawn = errors.draw(bases, rate, rng)
+            bases, frames = drawn.read()[:window], drawn.carry(frames)[:window]
+        codes[row, : len(bases)], labels[row, : len(bases)] = bases, frames
     return Batch(codes, labels, genetic_codes)
 
 
@@ -151,26 +160,6 @@ def _place(offsets: np.ndarray, window: int, rng: np.random.Generator) -> tuple[
         return first, last
     start = int(np.clip(base - rng.integers(window), first, last - window))
     return start, start + window
-
-
-def recode_to_4(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    """Rewrite genes to genetic code 4: tryptophan TGG becomes TGA, the stop TGA becomes TAA."""
-    forward = _recode_forward(codes, frames)
-    backward = _recode_forward(reverse_complement(forward), _REVERSED[frames[::-1]])
-    return reverse_complement(backward)
-
-
-def _recode_forward(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    codes = codes.copy()
-    if len(codes) < 3:
-        return codes
-    in_frame = (frames[:-2] == 1) & (frames[1:-1] == 2) & (frames[2:] == 3)
-    begins_tg = in_frame & (codes[:-2] == T) & (codes[1:-1] == G)
-    tryptophan = np.flatnonzero(begins_tg & (codes[2:] == G))
-    stop = np.flatnonzero(begins_tg & (codes[2:] == A))
-    codes[tryptophan + 2] = A
-    codes[stop + 1] = A
-    return codes
 
 
 def load_split(samples: Iterable[Sample], split: str, *, root: Path = Path()) -> list[Genome]:

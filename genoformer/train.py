@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from genoformer.attention.performer import redraw_features, settle_moments
+from genoformer.augmentation import ErrorModel
 from genoformer.config import ModelConfig, RunConfig, TrainConfig, to_dict
 from genoformer.errors import CheckpointError, ConfigError, InputError, ResourceError
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
@@ -111,10 +112,18 @@ def load_state(state: State, path: Path, config: RunConfig) -> None:
     state.step = int(metadata["step"])
 
 
+def draw_window(config: TrainConfig, rng: np.random.Generator) -> int:
+    """Choose the length of a step's windows."""
+    if not config.window_shares:
+        return int(rng.choice(config.windows))
+    shares = np.array(config.window_shares)
+    return int(rng.choice(config.windows, p=shares / shares.sum()))
+
+
 def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> Tensor:
     """Draw the windows of this step and take it; return the loss, NaN if its gradient was none, not yet waited for."""
     rng = np.random.default_rng([config.seed, state.step])
-    window = int(rng.choice(config.windows))
+    window = draw_window(config, rng)
     batch = draw_batch(
         genomes,
         window=window,
@@ -122,6 +131,7 @@ def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> 
         recode=config.recode,
         length_power=config.length_power,
         rng=rng,
+        errors=ErrorModel(config.error_rates, config.error_shares, config.homopolymer_indels),
     )
     model, device = state.model.train(), state.model.device
     for group in state.optimizer.param_groups:
