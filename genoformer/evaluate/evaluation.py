@@ -1,0 +1,240 @@
+"""Hold predictions against truth, streamed: memory is that of the largest sequence's labels."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from genoformer.errors import InputError
+from genoformer.evaluate.counts import Score, matthews, pooled_score
+from genoformer.evaluate.curves import Histogram
+from genoformer.evaluate.gene_matching import GeneCounts, match_genes
+from genoformer.evaluate.intervals import Interval, Units, bootstrap
+from genoformer.evaluate.predictions import Piece, Predictions, open_predictions
+from genoformer.evaluate.tally import Tally
+from genoformer.evaluate.truth import CodingTruth, Level, Truth
+from genoformer.formats.annotated import read_annotation
+from genoformer.formats.bytestream import sniff
+from genoformer.tracks import CODING_FRAME, IGNORED
+
+UNIT = 16_384
+"""Bases of a stretch that confidence intervals draw."""
+
+
+class Numbers(NamedTuple):
+    """The main numbers of a level; the first three of all classes but the first (none), pooled. NaN: undefined."""
+
+    precision: float
+    recall: float
+    f1: float
+    mcc: float
+    accuracy: float
+    calibration_error: float
+    brier_score: float
+
+    @classmethod
+    def of(cls, tally: Tally) -> Numbers:
+        return cls(
+            *pooled_score(tally.matrix), matthews(tally.matrix), tally.accuracy, tally.calibration_error,
+            tally.brier_score,
+        )  # fmt: skip
+
+
+@dataclass
+class LevelResult:
+    """What came out at one level, over all sequences.
+
+    Attributes
+    ----------
+    level : which
+    tally : all counts
+    histogram : of probabilities; None if the predictions have none
+    units : counts of stretches, for intervals
+    """
+
+    level: Level
+    tally: Tally
+    histogram: Histogram | None
+    units: Units = field(default_factory=Units)
+
+    def add(self, truth: np.ndarray, called: np.ndarray, probabilities: np.ndarray | None) -> Tally:
+        """Count a piece; bases that are IGNORED in truth are left out."""
+        counted = np.flatnonzero(truth != IGNORED)
+        if len(counted) < len(truth):
+            truth, called = truth[counted], called[counted]
+            probabilities = None if probabilities is None else probabilities[:, counted]
+        classes = len(self.level.classes)
+        total = Tally.empty(classes)
+        for start in range(0, len(truth), UNIT):
+            part = slice(start, start + UNIT)
+            values = None if probabilities is None else probabilities[:, part]
+            tally = Tally.of(truth[part], called[part], values, classes=classes)
+            self.units.add(tally.row())
+            total += tally
+        if self.histogram is not None and probabilities is not None:
+            self.histogram.add(probabilities, truth)
+        self.tally += total
+        return total
+
+    def numbers(self) -> Numbers:
+        return Numbers.of(self.tally)
+
+    def intervals(self, *, seed: int = 0) -> dict[str, Interval]:
+        """Return a 95% interval of each of the main numbers, by redrawing stretches of 16,384 bases."""
+        classes = len(self.level.classes)
+        found = bootstrap(
+            self.units.rows, lambda row: list(Numbers.of(Tally.from_row(row, classes=classes))), seed=seed
+        )
+        return dict(zip(Numbers._fields, found, strict=True)) if found else {}
+
+
+class SequenceResult(NamedTuple):
+    """What came out of one sequence."""
+
+    name: str
+    length: int
+    numbers: dict[str, Numbers]
+    """by level"""
+    genes: tuple[Score, Score] | None
+    """3' ends, exact"""
+
+
+@dataclass
+class Evaluation:
+    """Everything that was measured.
+
+    Attributes
+    ----------
+    prediction, truth : files
+    track : what was predicted
+    levels : results by name of the level
+    sequences : one by one
+    genes : counts, None if there were no genes to compare
+    bases, missing : bases of the sequences compared, and how many of them had no prediction and do not count
+    notes : what was left out, and rules, in words
+    """
+
+    prediction: str
+    truth: str
+    track: str
+    levels: dict[str, LevelResult]
+    sequences: list[SequenceResult] = field(default_factory=list)
+    genes: GeneCounts | None = None
+    bases: int = 0
+    missing: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def evaluate(
+    prediction: str | os.PathLike[str],
+    truth: str | os.PathLike[str],
+    *,
+    track: str | None = None,
+    fasta: str | os.PathLike[str] | None = None,
+) -> Evaluation:
+    """Compare predictions with an annotation, base by base and gene by gene.
+
+    Parameters
+    ----------
+    prediction : store of `genoformer predict`, or the genes of another program (GFF3 or GenBank)
+    truth : annotation, GFF3 or GenBank
+    track : of the store; default: its first
+    fasta : the sequences that genes were called in, for their lengths; needed where no file states them
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    InputError : a file cannot be read, names, lengths or coordinates do not fit, or there is nothing to compare
+    FormatError : a file is damaged, or in an unknown format
+    """
+    annotation = read_annotation(truth)
+    if sniff(prediction) == "empty":
+        raise InputError(f"{prediction}: is empty; expected a store or GFF3")
+    predictions = open_predictions(prediction, track=track, fasta=fasta, truth=annotation)
+    try:
+        if predictions.track.name != CODING_FRAME.name:
+            raise InputError(f"{prediction}: predicts {predictions.track.name!r}, which {truth} does not tell of")
+        sequences = str(prediction) if fasta is None else str(fasta)
+        return compare(
+            predictions, CodingTruth(annotation, predictions.lengths(), source=str(truth), sequences=sequences)
+        )
+    finally:
+        predictions.close()
+
+
+def compare(predictions: Predictions, truth: Truth) -> Evaluation:
+    """Compare opened predictions with opened truth; see :func:`evaluate`."""
+    has_probabilities = predictions.genes is None
+    results = {}
+    for level in truth.levels:
+        classes = len(level.classes)
+        histogram = Histogram(classes) if has_probabilities else None
+        results[level.name] = LevelResult(level, Tally.empty(classes), histogram)
+    evaluation = Evaluation(predictions.source, truth.source, predictions.track.name, results)
+    evaluation.notes = [*truth.notes, *predictions.notes]
+    if predictions.genes is not None:
+        evaluation.genes = GeneCounts()
+    lengths = predictions.lengths()
+    for name, pieces in groupby(predictions.pieces(set(truth.names)), key=lambda piece: piece.sequence):
+        labels = truth.labels(name)
+        tallies = {level.name: Tally.empty(len(level.classes)) for level in truth.levels}
+        for piece in pieces:
+            evaluation.missing += _add_piece(piece, labels, results, tallies)
+        genes = _add_genes(evaluation, predictions, truth, name)
+        evaluation.bases += lengths[name]
+        numbers = {key: Numbers.of(tally) for key, tally in tallies.items()}
+        evaluation.sequences.append(SequenceResult(name, lengths[name], numbers, genes))
+    if not any(result.tally.bases for result in results.values()):
+        raise InputError(
+            f"{predictions.source}: not one base of the {len(truth.names)} sequences of {truth.source} has a "
+            "prediction that can be scored; predict these sequences first"
+        )
+    if evaluation.missing:
+        evaluation.notes.append(
+            f"{predictions.source}: {evaluation.missing:,} bases without a prediction (gaps, skipped or not requested) "
+            "do not count"
+        )
+    return evaluation
+
+
+def _add_piece(
+    piece: Piece, labels: dict[str, np.ndarray], results: dict[str, LevelResult], tallies: dict[str, Tally]
+) -> int:
+    """Count a piece at every level; return how many of its bases had no prediction."""
+    unknown = piece.frames < 0
+    missing = int(unknown.sum())
+    for name, result in results.items():
+        true = labels[name][piece.start : piece.start + len(piece.frames)]
+        if missing:
+            true = np.where(unknown, np.uint8(IGNORED), true)
+        called, probabilities = _at_level(piece, result.level)
+        tallies[name] += result.add(true, called, probabilities)
+    return missing
+
+
+def _at_level(piece: Piece, level: Level) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the calls and probabilities of a piece in the classes of a level."""
+    if level.groups is None:
+        return piece.frames, piece.probabilities
+    groups = np.array(level.groups)
+    if piece.probabilities is None:
+        return groups[piece.frames], None
+    values = np.stack([piece.probabilities[groups == index].sum(axis=0) for index in range(len(level.classes))])
+    return values.argmax(axis=0), values
+
+
+def _add_genes(evaluation: Evaluation, predictions: Predictions, truth: Truth, name: str) -> tuple[Score, Score] | None:
+    true = truth.genes(name)
+    if evaluation.genes is None or predictions.genes is None or true is None:
+        return None
+    length = predictions.lengths()[name]
+    counts = match_genes(true, predictions.genes[name], length=length, circular=truth.is_circular(name))
+    evaluation.genes += counts
+    return counts.score(exact=False), counts.score(exact=True)

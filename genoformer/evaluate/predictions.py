@@ -1,0 +1,163 @@
+"""What is evaluated: the probabilities of a store, or the genes of another program's GFF3, piece by piece."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from genoformer.annotation import Annotation, CodingSequence
+from genoformer.errors import InputError
+from genoformer.formats.annotated import check_fits, read_annotation
+from genoformer.formats.bytestream import sniff
+from genoformer.formats.sequences import open_sequences
+from genoformer.store import TrackStore, open_store
+from genoformer.tracks import CODING_FRAME, Track
+
+PIECE = 65_536
+"""Bases held at once."""
+
+
+class Piece(NamedTuple):
+    """Predictions for a stretch of a sequence."""
+
+    sequence: str
+    start: int
+    frames: np.ndarray
+    """(bases,): class called for each base, -1 where nothing was predicted"""
+    probabilities: np.ndarray | None
+    """float32, (classes, bases), NaN where nothing was predicted"""
+
+
+class Predictions(Protocol):
+    """What is evaluated."""
+
+    source: str
+    track: Track
+    genes: dict[str, list[CodingSequence]] | None
+    """by sequence; None where there are no genes"""
+    notes: list[str]
+
+    def lengths(self) -> dict[str, int]: ...
+
+    def pieces(self, names: Container[str]) -> Iterator[Piece]:
+        """Yield these sequences one after the other, in pieces of at most PIECE bases, in order."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StorePredictions:
+    """The probabilities of a class track in a store."""
+
+    def __init__(self, store: TrackStore, track: str | None = None):
+        self.source, self._store = str(store.path), store
+        name = next(iter(store.tracks)) if track is None else track
+        if name not in store.tracks:
+            raise InputError(f"{store.path}: has no track {name!r}; it has {', '.join(store.tracks)}")
+        self.track = store.tracks[name]
+        if self.track.kind != "class" or len(self.track.channels) < 2:
+            raise InputError(f"{store.path}: track {name!r} holds {self.track.units}, not probabilities of classes")
+        self.genes: dict[str, list[CodingSequence]] | None = None
+        self.notes: list[str] = []
+
+    def lengths(self) -> dict[str, int]:
+        table = self._store.sequences
+        table.check_unique()
+        return dict(zip(table.names, table.lengths.tolist(), strict=True))
+
+    def pieces(self, names: Container[str]) -> Iterator[Piece]:
+        for block in self._store.blocks(self.track.name, size=PIECE):
+            if block.sequence in names:
+                values = np.ascontiguousarray(block.values[self.track.name].T, dtype=np.float32)
+                called = values.argmax(axis=0)
+                called[np.isnan(values[0])] = -1
+                yield Piece(block.sequence, block.start, called, values)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class GenePredictions:
+    """The genes of a GFF3 or GenBank file; each base is of the longest gene there, or of none."""
+
+    def __init__(self, annotation: Annotation, lengths: dict[str, int], *, source: str, sequences: str):
+        if annotation.coding_sequences:
+            check_fits(annotation, lengths, source=source, sequences=sequences)
+        self.source, self.track, self._lengths = source, CODING_FRAME, lengths
+        self.genes: dict[str, list[CodingSequence]] | None = {
+            name: [cds for cds in annotation.coding_sequences.get(name, []) if not cds.pseudo] for name in lengths
+        }
+        called = sum(map(len, self.genes.values()))
+        pseudo = sum(cds.pseudo for name in lengths for cds in annotation.coding_sequences.get(name, []))
+        self.notes = [f"{source}: {called:,} genes, each base counted for the longest that covers it"]
+        if pseudo:
+            self.notes.append(f"{source}: {pseudo:,} genes that it calls pseudo are not counted as calls")
+        unknown = [name for name in annotation.coding_sequences if name not in lengths]
+        if unknown:
+            self.notes.append(f"{source}: {len(unknown):,} sequences are not in {sequences} and left out")
+
+    def lengths(self) -> dict[str, int]:
+        return self._lengths
+
+    def pieces(self, names: Container[str]) -> Iterator[Piece]:
+        assert self.genes is not None
+        for name in self.genes:
+            if name in names:
+                called = painted_frames(self._lengths[name], self.genes[name])
+                for start in range(0, len(called), PIECE):
+                    yield Piece(name, start, called[start : start + PIECE], None)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def painted_frames(length: int, genes: Iterable[CodingSequence]) -> np.ndarray:
+    """Return the class of CODING_FRAME of each base, int8 (bases,): where genes overlap, that of the longest."""
+    frames = np.zeros(length, dtype=np.int8)
+    positions = np.resize(np.arange(3, dtype=np.int8), length + 3)
+    for cds in sorted(genes, key=lambda cds: cds.length):
+        done = -cds.phase
+        for start, end in cds.parts:
+            codon = positions[done % 3 :][: end - start]
+            frames[start:end] = codon + 1 if cds.strand == 1 else codon[::-1] + 4
+            done += end - start
+    return frames
+
+
+def open_predictions(
+    path: str | os.PathLike[str],
+    *,
+    track: str | None = None,
+    fasta: str | os.PathLike[str] | None = None,
+    truth: Annotation | None = None,
+) -> Predictions:
+    """Open a store of `genoformer predict`, or genes as GFF3 or GenBank, told by content.
+
+    Parameters
+    ----------
+    path : file
+    track : of a store; default: its first
+    fasta : file whose sequences the genes were called in; it gives their lengths
+    truth : gives the lengths that neither ``fasta`` nor the file itself has
+
+    Raises
+    ------
+    InputError : the file cannot be read, does not fit the sequences, or their lengths are not known
+    FormatError : it is neither, or is damaged
+    """
+    if sniff(path) == "hdf5":
+        return StorePredictions(open_store(Path(path)), track)
+    annotation = read_annotation(path)
+    if fasta is not None:
+        lengths, sequences = open_sequences(fasta).lengths(), str(fasta)
+    else:
+        stated = {} if truth is None else truth.lengths
+        lengths, sequences = {**stated, **annotation.lengths}, "the annotations"
+    unknown = [name for name in annotation.coding_sequences if name not in lengths]
+    if fasta is None and unknown:
+        raise InputError(f"{path}: the length of sequence {unknown[0]!r} is not stated; give its FASTA by --fasta")
+    return GenePredictions(annotation, lengths, source=str(path), sequences=sequences)
