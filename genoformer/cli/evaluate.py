@@ -18,8 +18,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--truth", "-t", required=True, type=click.Path(path_type=Path), metavar="ANNOTATION",
               help="What is true: GFF3 or GenBank, plain or gzip.")
 @click.option("--fasta", type=click.Path(path_type=Path), metavar="FASTA",
-              help="Sequences in which the genes of a GFF3 were called, for their lengths; needed where neither "
-                   "annotation states these (##sequence-region).")
+              help="What was predicted. Of a store: to call genes, if its input is not where it was. Of a GFF3: for "
+                   "the lengths, if no ##sequence-region states them.")
+@click.option("--no-genes", is_flag=True, help="Of a store: do not call genes, which takes longer than all the rest.")
 @click.option("--track", metavar="NAME", help="Of a store.  [default: its first]")
 @click.option("--intervals", is_flag=True,
               help="Add 95% intervals of the main numbers: stretches of 16,384 bases, and genes, drawn anew 1,000 "
@@ -30,8 +31,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--plot", "plot_path", type=_FILE, metavar="FILE",
               help="Draw reliability, precision against recall, and confusion (.png, .svg, .pdf).")
 def command(
-    prediction: Path, truth: Path, fasta: Path | None, track: str | None, intervals: bool, seed: int, show_all: bool,
-    json_path: Path | None, plot_path: Path | None,
+    prediction: Path, truth: Path, fasta: Path | None, no_genes: bool, track: str | None, intervals: bool, seed: int,
+    show_all: bool, json_path: Path | None, plot_path: Path | None,
 ) -> None:
     """Compare PRED with an annotation: what predict wrote, or the genes of another program (GFF3, GenBank).
 
@@ -54,7 +55,7 @@ def command(
     from genoformer.evaluate.evaluation import evaluate
     from genoformer.evaluate.summary import summarize
 
-    evaluation = evaluate(prediction, truth, track=track, fasta=fasta)
+    evaluation = evaluate(prediction, truth, track=track, fasta=fasta, call_genes=not no_genes)
     summary = summarize(evaluation, intervals=intervals, seed=seed)
     if json_path is not None:
         write_json(summary, json_path)

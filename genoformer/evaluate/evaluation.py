@@ -14,7 +14,7 @@ from genoformer.evaluate.counts import Score, matthews, pooled_score
 from genoformer.evaluate.curves import Histogram
 from genoformer.evaluate.gene_matching import GeneCounts, match_genes
 from genoformer.evaluate.intervals import Interval, Units, bootstrap
-from genoformer.evaluate.predictions import Piece, Predictions, open_predictions
+from genoformer.evaluate.predictions import Piece, Predictions, StorePredictions, open_predictions
 from genoformer.evaluate.tally import Tally
 from genoformer.evaluate.truth import CodingTruth, Level, Truth
 from genoformer.formats.annotated import read_annotation
@@ -135,6 +135,7 @@ def evaluate(
     *,
     track: str | None = None,
     fasta: str | os.PathLike[str] | None = None,
+    call_genes: bool = True,
 ) -> Evaluation:
     """Compare predictions with an annotation, base by base and gene by gene.
 
@@ -143,7 +144,9 @@ def evaluate(
     prediction : store of `genoformer predict`, or the genes of another program (GFF3 or GenBank)
     truth : annotation, GFF3 or GenBank
     track : of the store; default: its first
-    fasta : the sequences that genes were called in, for their lengths; needed where no file states them
+    fasta : the sequences that were predicted, or genes called in; needed where no file states their lengths, and for
+        the genes of a store whose input is not where it was
+    call_genes : of a store, as `genoformer export` does, if its sequences are at hand
 
     Returns
     -------
@@ -162,20 +165,20 @@ def evaluate(
         if predictions.track.name != CODING_FRAME.name:
             raise InputError(f"{prediction}: predicts {predictions.track.name!r}, which {truth} does not tell of")
         sequences = str(prediction) if fasta is None else str(fasta)
-        return compare(
-            predictions, CodingTruth(annotation, predictions.lengths(), source=str(truth), sequences=sequences)
-        )
+        coding = CodingTruth(annotation, predictions.lengths(), source=str(truth), sequences=sequences)
+        if call_genes and isinstance(predictions, StorePredictions):
+            predictions.call_genes(fasta)
+        return compare(predictions, coding)
     finally:
         predictions.close()
 
 
 def compare(predictions: Predictions, truth: Truth) -> Evaluation:
     """Compare opened predictions with opened truth; see :func:`evaluate`."""
-    has_probabilities = predictions.genes is None
     results = {}
     for level in truth.levels:
         classes = len(level.classes)
-        histogram = Histogram(classes) if has_probabilities else None
+        histogram = Histogram(classes) if predictions.has_probabilities else None
         results[level.name] = LevelResult(level, Tally.empty(classes), histogram)
     evaluation = Evaluation(predictions.source, truth.source, predictions.track.name, results)
     evaluation.notes = [*truth.notes, *predictions.notes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from genoformer.formats.bytestream import sniff
 from genoformer.formats.sequences import open_sequences
 from genoformer.store import TrackStore, open_store
 from genoformer.tracks import CODING_FRAME, Track
+
+if TYPE_CHECKING:
+    from genoformer.genes.gene import Gene
 
 PIECE = 65_536
 """Bases held at once."""
@@ -37,6 +40,7 @@ class Predictions(Protocol):
 
     source: str
     track: Track
+    has_probabilities: bool
     genes: dict[str, list[CodingSequence]] | None
     """by sequence; None where there are no genes"""
     notes: list[str]
@@ -51,7 +55,9 @@ class Predictions(Protocol):
 
 
 class StorePredictions:
-    """The probabilities of a class track in a store."""
+    """The probabilities of a class track in a store; genes are called from them when asked for."""
+
+    has_probabilities = True
 
     def __init__(self, store: TrackStore, track: str | None = None):
         self.source, self._store = str(store.path), store
@@ -77,12 +83,52 @@ class StorePredictions:
                 called[np.isnan(values[0])] = -1
                 yield Piece(block.sequence, block.start, called, values)
 
+    def call_genes(self, fasta: str | os.PathLike[str] | None) -> None:
+        """Call the genes as `genoformer export` does, from the bases that were predicted; note it where they are gone.
+
+        Parameters
+        ----------
+        fasta : what was predicted; None: where it was then
+
+        Raises
+        ------
+        InputError : the bases are not those that were predicted
+        """
+        from genoformer.genes import CallSettings
+        from genoformer.genes.stored import stored_code, stored_genes
+
+        source = Path(str(self._store.metadata.get("input", "")) if fasta is None else fasta)
+        if fasta is None and not source.is_file():
+            self.notes.append(f"{self.source}: no genes, as these need the bases too; give the FASTA with --fasta")
+            return
+        code = stored_code(self._store)
+        lengths = self.lengths()
+        self.genes = {}
+        for found in stored_genes(self._store, open_sequences(source), settings=CallSettings(genetic_code=code)):
+            length = lengths[found.name]
+            self.genes[found.name] = [as_coding_sequence(gene, found.name, length) for gene in found.genes]
+        count = sum(map(len, self.genes.values()))
+        self.notes.append(f"{self.source}: {count:,} genes were called from it as export does, genetic code {code}")
+
     def close(self) -> None:
         self._store.close()
 
 
+def as_coding_sequence(gene: Gene, name: str, length: int) -> CodingSequence:
+    """Return a called gene as CDS; over the origin of a circular sequence it has a part at either end."""
+    parts: list[tuple[int, int]] = []
+    for start, end in gene.parts:
+        pieces = [(start, end)]
+        if end > length:
+            pieces = [(start, length), (0, end - length)] if start < length else [(start - length, end - length)]
+        parts += pieces if gene.strand == 1 else reversed(pieces)
+    return CodingSequence(name, gene.strand, tuple(parts), partial=gene.open_left or gene.open_right)
+
+
 class GenePredictions:
     """The genes of a GFF3 or GenBank file; each base is of the longest gene there, or of none."""
+
+    has_probabilities = False
 
     def __init__(self, annotation: Annotation, lengths: dict[str, int], *, source: str, sequences: str):
         if annotation.coding_sequences:
