@@ -17,7 +17,7 @@ from genoformer.tracks import TRACKS
 
 T = TypeVar("T")
 
-INPUTS = ("open-frames",)
+INPUTS = ("open-frames", "stop-distances")
 """Inputs that can be derived from the tokens, beside the tokens themselves."""
 
 PERFORMER_FEATURES = (
@@ -73,7 +73,8 @@ class ModelConfig:
     Attributes
     ----------
     tracks : names of the tracks predicted, a head each
-    inputs : inputs derived from the tokens, of INPUTS
+    inputs : inputs derived from the tokens, of INPUTS: "open-frames" tells how long each reading frame stays open
+        around a base; "stop-distances" how far the next stop codon is to each side, for reads with errors too
     stem_channels, stem_kernel : channels of the full-resolution convolutions; bases they span, odd
     stem_stride : bases that become one token of the trunk
     width, heads : features of a trunk token; attention heads, a divisor of width
@@ -127,6 +128,7 @@ class ModelConfig:
         _require(len(set(self.tracks)) == len(self.tracks), f"tracks must differ, got {', '.join(self.tracks)}")
         for name in self.inputs:
             _one_of("inputs", name, INPUTS)
+        _require(len(set(self.inputs)) == len(self.inputs), f"inputs must differ, got {', '.join(self.inputs)}")
         _require(len(self.attention) > 0, "attention must name the mechanism of at least one block")
         for name in self.attention:
             _one_of("attention", name, ("softmax", "local", "performer", "linformer", "hybrid", "joint"))

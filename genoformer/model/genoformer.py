@@ -30,10 +30,12 @@ from genoformer.model.encoder import (
     with_halo,
 )
 from genoformer.model.heads import HEADS, Head
-from genoformer.model.inputs import open_frames, stop_codons
+from genoformer.model.inputs import INPUTS, stop_codons
 from genoformer.tokens import PAD
 from genoformer.tracks import TRACKS, Track
 
+LETTERS = 4
+"""Channels of the stem's input that are letters; those of derived inputs follow, in the order of the configuration."""
 GRID = 4
 """Points a slot of an interpolated Linformer projection."""
 
@@ -100,11 +102,13 @@ class Genoformer(nn.Module):
 
     def derived(self, codes: Tensor, genetic_code: int | Tensor) -> list[Tensor]:
         """Compute the inputs (B, L, c) that depend on more than a base each, from codes (B, L), PAD where hidden."""
-        if "open-frames" not in self.inputs:
+        if not self.inputs:
             return []
         if isinstance(genetic_code, int):
-            return [open_frames(codes, stop_codons(genetic_code))]
-        return [open_frames(codes, torch.stack([stop_codons(int(code)) for code in genetic_code]))]
+            stops = stop_codons(genetic_code)
+        else:
+            stops = torch.stack([stop_codons(int(code)) for code in genetic_code])
+        return [INPUTS[name].compute(codes, stops) for name in self.inputs]
 
     def forward(
         self,
@@ -224,7 +228,7 @@ def build(config: ModelConfig) -> Genoformer:
     """Build a model with fresh weights, the same ones for the same config; torch's own generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        channels = 4 + (6 if "open-frames" in config.inputs else 0)
+        channels = LETTERS + sum(INPUTS[name].channels for name in config.inputs)
         stem = Stem(channels, config.stem_channels, config.width, kernel=config.stem_kernel, stride=config.stem_stride)
         shared: Shared = {}
         blocks = [

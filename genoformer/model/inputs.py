@@ -1,8 +1,10 @@
-"""Inputs derived from the tokens: how long each of the six reading frames stays open around a base."""
+"""Inputs derived from the tokens: how far the six reading frames stay free of stop codons around a base."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +15,9 @@ from genoformer.tokens import PAD, A, C, G, N, T
 
 _EDGE = 6  # pads on each side, so that every frame has a codon without any base there
 _COMPLEMENT = (T, G, C, A, N, PAD, N)
+
+FARTHEST = 255
+"""Codons beyond which `stop_distances` tells no more."""
 
 
 @cache
@@ -42,18 +47,51 @@ def _is_stop(first: Tensor, second: Tensor, third: Tensor, stops: Tensor) -> Ten
     return stops.gather(1, index) & known
 
 
+def _codons(codes: Tensor, stops: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield for each strand: +1 or -1, and which codons are stops and which have no base, bool (B, n, 3 frames).
+
+    Codon (i, frame) has its left end at base 3 i + frame - `_EDGE`, on either strand.
+    """
+    batch, length = codes.shape
+    stops = stops.to(codes.device).expand(batch, 64)
+    padded = functional.pad(codes.to(torch.int64), (_EDGE, _EDGE + (-length) % 3), value=PAD)
+    a, b, c = padded[:, :-2], padded[:, 1:-1], padded[:, 2:]
+    complement = torch.tensor(_COMPLEMENT, device=codes.device)
+    whole = a.shape[1] - a.shape[1] % 3
+    outside = ((a == PAD) & (b == PAD) & (c == PAD))[:, :whole].view(batch, -1, 3)
+    for strand in (+1, -1):
+        stop = _is_stop(a, b, c, stops) if strand > 0 else _is_stop(complement[c], complement[b], complement[a], stops)
+        yield strand, stop[:, :whole].view(batch, -1, 3), outside
+
+
+def _by_position(codons: Tensor, strand: int, length: int) -> list[Tensor]:
+    """Return values of codons (B, 3 n) as those of bases (B, L), for codon positions 0, 1 and 2 of a base."""
+    # a base that is codon position j lies j bases after the codon's left end, on - 2 - j
+    firsts = [_EDGE - (position if strand > 0 else 2 - position) for position in range(3)]
+    return [codons[:, first : first + length] for first in firsts]
+
+
+def _nearest(marked: Tensor, *, beyond: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the index of each codon, and of the last marked one up to it and the first from it on: int (B, n, 3).
+
+    Where there is none, an index ``beyond`` codons outside the sequence.
+    """
+    count = marked.shape[1]
+    index = torch.arange(count, device=marked.device, dtype=torch.int32)[None, :, None]
+    before = torch.where(marked, index, -1 - beyond).cummax(dim=1).values
+    after = torch.where(marked, index, count + beyond).flip(1).cummin(dim=1).values.flip(1)
+    return index, before, after
+
+
 def _open_codons(closed: Tensor, *, from_left: bool) -> Tensor:
     """Count the codons of each stretch, the closing codon included: bool (B, n, 3 frames) -> int (B, n, 3).
 
     ``from_left``: stretches are read left to right, so that the closing codon is the last of its stretch.
     """
-    count = closed.shape[1]
-    index = torch.arange(count, device=closed.device, dtype=torch.int32)[None, :, None]
-    before = torch.where(closed, index, -1).cummax(dim=1).values  # last closed codon so far, this one included
-    after = torch.where(closed, index, count).flip(1).cummin(dim=1).values.flip(1)  # first one from here on
+    _, before, after = _nearest(closed)
     if from_left:
         return after - functional.pad(before, (0, 0, 1, 0), value=-1)[:, :-1]
-    return functional.pad(after, (0, 0, 0, 1), value=count)[:, 1:] - before
+    return functional.pad(after, (0, 0, 0, 1), value=closed.shape[1])[:, 1:] - before
 
 
 def open_frames(codes: Tensor, stops: Tensor) -> Tensor:
@@ -72,24 +110,50 @@ def open_frames(codes: Tensor, stops: Tensor) -> Tensor:
     -------
     Tensor of float32, (B, L, 6): (log2 of the codons - 5) / 2; 0 at padding
     """
-    batch, length = codes.shape
-    stops = stops.to(codes.device).expand(batch, 64)
-    tail = _EDGE + (-length) % 3
-    padded = functional.pad(codes.to(torch.int64), (_EDGE, tail), value=PAD)
-    a, b, c = padded[:, :-2], padded[:, 1:-1], padded[:, 2:]
-    complement = torch.tensor(_COMPLEMENT, device=codes.device)
-    outside = (a == PAD) & (b == PAD) & (c == PAD)
-    whole = a.shape[1] - a.shape[1] % 3
-    is_real = codes != PAD
+    length = codes.shape[1]
     channels = []
-    for strand in (+1, -1):
-        stop = _is_stop(a, b, c, stops) if strand > 0 else _is_stop(complement[c], complement[b], complement[a], stops)
-        closed = (stop | outside)[:, :whole].view(batch, -1, 3)
-        codons = _open_codons(closed, from_left=strand > 0).reshape(batch, -1)
-        for position in range(
-            3
-        ):  # a base that is codon position j lies j bases after (on -: 2 - j) the codon's left end
-            first = _EDGE - (position if strand > 0 else 2 - position)
-            channels.append(codons[:, first : first + length])
+    for strand, stop, outside in _codons(codes, stops):
+        codons = _open_codons(stop | outside, from_left=strand > 0).flatten(1)
+        channels += _by_position(codons, strand, length)
     lengths = torch.stack(channels, dim=-1).clamp_min(1).to(torch.float32)
-    return ((lengths.log2() - 5.0) / 2.0) * is_real[..., None]
+    return ((lengths.log2() - 5.0) / 2.0) * (codes != PAD)[..., None]
+
+
+def stop_distances(codes: Tensor, stops: Tensor) -> Tensor:
+    """Tell, for each base, how far the next stop codon is to each side, for each codon position and strand.
+
+    Channels 0-5 look downstream, as the strand is read, channels 6-11 upstream; within the six they are in step with
+    the classes of CODING_FRAME, as those of `open_frames`, and change places as these do on the opposite strand. An
+    end of the sequence is no stop: where none comes, the distance is the greatest. So what an insertion or deletion
+    breaks is told apart from what lies on the base's own side of it, and the ends of a read are not taken for stops.
+
+    Parameters
+    ----------
+    codes, stops : see `open_frames`
+
+    Returns
+    -------
+    Tensor of float32, (B, L, 12): (log2 of 1 + the codons from the base's own to the stop, `FARTHEST` at most, - 4)
+    / 2, so from -2 in a stop to 2 where there is none; 0 at padding
+    """
+    length = codes.shape[1]
+    sides: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for strand, stop, _ in _codons(codes, stops):
+        index, before, after = _nearest(stop, beyond=FARTHEST)
+        left, right = (index - before).flatten(1), (after - index).flatten(1)
+        for channels, codons in zip(sides, (right, left) if strand > 0 else (left, right), strict=True):
+            channels += _by_position(codons, strand, length)
+    codons = torch.stack([*sides[0], *sides[1]], dim=-1).clamp_max(FARTHEST).to(torch.float32)
+    return (((codons + 1.0).log2() - 4.0) / 2.0) * (codes != PAD)[..., None]
+
+
+class Input(NamedTuple):
+    """An input derived from the tokens."""
+
+    channels: int
+    compute: Callable[[Tensor, Tensor], Tensor]
+    """from codes (B, L) and stops (B, 64) or (64,) to (B, L, channels) float32"""
+
+
+INPUTS: dict[str, Input] = {"open-frames": Input(6, open_frames), "stop-distances": Input(12, stop_distances)}
+"""The inputs that a model can have beside the tokens, by the names of genoformer.config.INPUTS."""
