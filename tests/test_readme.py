@@ -117,7 +117,8 @@ def test_every_command_is_described():
 def test_every_benchmark_is_listed():
     text = (ROOT / "tests" / "benchmarks" / "README.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"python tests/benchmarks/(\w+\.py)", text))
-    assert listed == {path.name for path in (ROOT / "tests" / "benchmarks").glob("*.py")}
+    scripts = (ROOT / "tests" / "benchmarks").glob("*.py")
+    assert listed == {path.name for path in scripts if '__name__ == "__main__"' in path.read_text(encoding="utf-8")}
 
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "pipelines/README.md"]
