@@ -124,7 +124,7 @@ def coding_frame_labels(length: int, coding_sequences: Iterable[CodingSequence])
     frames = np.zeros(length, dtype=np.uint8)
     strands = np.zeros(length, dtype=np.uint8)
     masked = np.zeros(length, dtype=bool)
-    positions = np.resize(np.arange(3, dtype=np.uint8), length + 3)
+    positions = np.tile(np.arange(3, dtype=np.uint8), length // 3 + 2)
     used = pseudo = broken = 0
     for cds in coding_sequences:
         _check_fits(cds, length)

@@ -164,7 +164,7 @@ class GenePredictions:
 def painted_frames(length: int, genes: Iterable[CodingSequence]) -> np.ndarray:
     """Return the class of CODING_FRAME of each base, int8 (bases,): where genes overlap, that of the longest."""
     frames = np.zeros(length, dtype=np.int8)
-    positions = np.resize(np.arange(3, dtype=np.int8), length + 3)
+    positions = np.tile(np.arange(3, dtype=np.int8), length // 3 + 2)
     for cds in sorted(genes, key=lambda cds: cds.length):
         done = -cds.phase
         for start, end in cds.parts:

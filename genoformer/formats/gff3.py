@@ -6,9 +6,10 @@ GFF3 coordinates are 1-based with both ends included; they become 0-based half-o
 from __future__ import annotations
 
 import io
+import logging
 import os
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from urllib.parse import unquote
 
@@ -19,10 +20,13 @@ from genoformer.formats.bytestream import ByteStream, Source
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
+_LOG = logging.getLogger(__name__)
 _COLUMNS = 9
 _FALSE = ("false", "no", "0", "00", "")
 """Values that deny a flag; Prodigal writes partial=00 for a whole gene."""
 _STRANDS = {"+": 1, "-": -1, ".": 0, "?": 0}
+_NUMERIC_STRANDS = {"1": "+", "+1": "+", "-1": "-"}
+"""Not GFF3, but some converters write them; they can only mean one thing."""
 _PARTIAL = (
     *("partial", "start_range", "end_range"),
     *("5_prime_partial", "3_prime_partial", "five_prime_partial", "three_prime_partial"),
@@ -41,6 +45,8 @@ class _Feature(NamedTuple):
     phase: str
     attributes: dict[str, str]
     line: int
+    is_numeric: bool = False
+    """whether its strand was written as a number"""
 
 
 _Key = tuple[str, str, int]
@@ -56,7 +62,8 @@ def read_gff3(path: str | os.PathLike[str]) -> Annotation:
     ``+``, descending on ``-``; on a circular sequence a CDS that touches both ends runs over the origin. Codon
     positions follow the phase of the first part; later parts continue from there, whatever phase they state. A CDS is
     pseudo if it, its parent or the gene of its locus_tag is. A pseudo gene without a CDS is returned as one pseudo
-    CDS over its whole span.
+    CDS over its whole span. Strands written as 1 and -1 are read as + and -, with one warning that counts them. A
+    file with a ``##gff-version`` line and no feature has no genes: programs that find none write so.
 
     Parameters
     ----------
@@ -75,13 +82,20 @@ def read_gff3(path: str | os.PathLike[str]) -> Annotation:
     features = []
     opened = Source(path)
     source = opened.name
+    numeric: list[int] = []
     with open_text(opened) as lines:
-        for feature in _read_features(lines, source, annotation):
+        first = next(lines, "")
+        for feature in _read_features(chain([first], lines), source, annotation):
             _note_sequence(feature, annotation)
+            if feature.is_numeric:
+                numeric.append(feature.line)
             is_parent = "ID" in feature.attributes and feature.kind != "exon"
             if feature.kind == "CDS" or is_parent or _is_pseudo_gene(feature):
                 features.append(feature)
-    if not annotation.topology and not features:
+    if numeric:
+        count, line = len(numeric), numeric[0]
+        _LOG.warning("%s: %d features, line %d first, have strand 1 or -1: read as + and -", source, count, line)
+    if not annotation.topology and not features and not first.startswith("##gff-version"):
         raise FormatError(f"{source}: no GFF3 features found; expected lines of {_COLUMNS} columns divided by tabs")
     for cds in _assemble(features, source, annotation):
         annotation.coding_sequences[cds.sequence].append(cds)
@@ -118,7 +132,7 @@ class _Raw(io.RawIOBase):
         super().close()
 
 
-def _read_features(lines: TextIO, source: str, annotation: Annotation) -> Iterator[_Feature]:
+def _read_features(lines: Iterable[str], source: str, annotation: Annotation) -> Iterator[_Feature]:
     """Yield the features up to ``##FASTA``; note the ``##sequence-region`` lines on the way."""
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\r\n")
@@ -162,13 +176,15 @@ def _parse(line: str, source: str, number: int) -> _Feature:
         raise FormatError(f"{where}: start and end must be whole numbers, got {start!r} and {end!r}")
     if not 1 <= int(start) <= int(end):
         raise FormatError(f"{where}: expected 1 <= start <= end, got {start} and {end}")
+    is_numeric = strand in _NUMERIC_STRANDS
+    strand = _NUMERIC_STRANDS.get(strand, strand)
     if strand not in _STRANDS or (kind == "CDS" and not _STRANDS[strand]):
         expected = "'+' or '-'" if kind == "CDS" else "'+', '-', '.' or '?'"
         raise FormatError(f"{where}: strand (column 7) of a {kind} must be {expected}, got {strand!r}")
     if kind == "CDS" and phase not in ("0", "1", "2"):
         raise FormatError(f"{where}: phase (column 8) of a CDS must be 0, 1 or 2, got {phase!r}")
     parsed = _parse_attributes(attributes, where)
-    return _Feature(unquote(name), kind, int(start) - 1, int(end), _STRANDS[strand], phase, parsed, number)
+    return _Feature(unquote(name), kind, int(start) - 1, int(end), _STRANDS[strand], phase, parsed, number, is_numeric)
 
 
 def _parse_attributes(text: str, where: str) -> dict[str, str]:
