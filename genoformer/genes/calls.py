@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from genoformer.genes.candidates import Candidates, Scoring, find_candidates, lay_out, log_odds
+from genoformer.genes.candidates import Candidates, Scoring, both_strands, find_candidates, lay_out, log_odds
 from genoformer.genes.chain import Rules, best_chain, posteriors
 from genoformer.genes.codons import GeneticCode, codon_text, genetic_code
 from genoformer.genes.gene import Gene
+from genoformer.genes.signals import learn
 
 BATCH_BASES = 2_000_000
+LEARN_BASES = 100_000
+"""Bases of a sequence from which on signals are learned from its own genes, see `signals`."""
 UNROLL = 60_000
 """Bases of a circular sequence that are repeated at both ends: more than a gene and what its choice depends on."""
 
@@ -36,11 +39,13 @@ class CallSettings:
     ----------
     genetic_code : number of an NCBI translation table
     frameshifts : follow the probabilities through insertions and deletions, for reads
+    rounds : how often signals are learned from the genes of a long sequence, and its genes called again
     scoring, rules : of candidates, and of neighbors
     """
 
     genetic_code: int = 11
     frameshifts: bool = False
+    rounds: int = 2
     scoring: Scoring = field(default_factory=Scoring)
     rules: Rules = field(default_factory=Rules)
 
@@ -80,16 +85,20 @@ def call_many(sequences: Iterable[Called], *, settings: CallSettings) -> Iterato
     batch: list[Called] = []
     bases = 0
     for sequence in sequences:
-        if batch and bases + len(sequence.codes) > BATCH_BASES:
-            yield from _call_batch(batch, settings)
+        is_long = len(sequence.codes) >= LEARN_BASES
+        if batch and (is_long or bases >= BATCH_BASES):
+            yield from _call_batch(batch, settings, learning=False)
             batch, bases = [], 0
+        if is_long:
+            yield from _call_batch([sequence], settings, learning=True)
+            continue
         batch.append(sequence)
         bases += len(sequence.codes)
     if batch:
-        yield from _call_batch(batch, settings)
+        yield from _call_batch(batch, settings, learning=False)
 
 
-def _call_batch(batch: list[Called], settings: CallSettings) -> list[list[Gene]]:
+def _call_batch(batch: list[Called], settings: CallSettings, *, learning: bool) -> list[list[Gene]]:
     stretches = [stretch for number, sequence in enumerate(batch) for stretch in _stretches(number, sequence)]
     genes: list[list[Gene]] = [[] for _ in batch]
     if stretches:
@@ -98,7 +107,7 @@ def _call_batch(batch: list[Called], settings: CallSettings) -> list[list[Gene]]
 
             called = call_shifted([(s.codes, s.values) for s in stretches], settings.code, settings.scoring)
         else:
-            called = _call_stretches(stretches, settings)
+            called = _call_stretches(stretches, settings, rounds=settings.rounds if learning else 0)
         for stretch, found in zip(stretches, called, strict=True):
             genes[stretch.sequence] += [_moved(gene, stretch.offset) for gene in found]
     for number, sequence in enumerate(batch):
@@ -121,15 +130,22 @@ def _stretches(number: int, sequence: Called) -> Iterator[_Stretch]:
         yield _Stretch(number, offset + start, codes[start:end], values[start:end])
 
 
-def _call_stretches(stretches: list[_Stretch], settings: CallSettings) -> list[list[Gene]]:
+def _call_stretches(stretches: list[_Stretch], settings: CallSettings, *, rounds: int) -> list[list[Gene]]:
     """Call the genes of each stretch, in coordinates of the stretch."""
     layout = lay_out([stretch.codes for stretch in stretches])
     odds = np.zeros((len(layout.codes), 6), dtype=np.float32)
     for stretch, start, end in zip(stretches, layout.starts, layout.ends, strict=True):
         odds[start:end] = log_odds(stretch.values, settings.scoring)
-    found = find_candidates(layout, odds, code=settings.code, scoring=settings.scoring)
-    sure = posteriors(found, settings.rules, temperature=settings.scoring.temperature)
+    strands = both_strands(layout, odds)
+    found = find_candidates(strands, code=settings.code, scoring=settings.scoring)
     chosen = best_chain(found, settings.rules)
+    for _ in range(rounds):
+        signals = learn(strands, found.take(chosen))
+        if signals is None:
+            break
+        found = find_candidates(strands, code=settings.code, scoring=settings.scoring, signals=signals)
+        chosen = best_chain(found, settings.rules)
+    sure = posteriors(found, settings.rules, temperature=settings.scoring.temperature)
     genes: list[list[Gene]] = [[] for _ in stretches]
     picked = found.take(chosen)
     for k, posterior in enumerate(sure[chosen].tolist()):

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from genoformer.genes.codons import GeneticCode, codon_index, codons
+from genoformer.genes.codons import COMMON_STARTS, GeneticCode, codon_index, codons
 from genoformer.tokens import N, reverse_complement
 from genoformer.tracks import CODING_FRAME
 
+if TYPE_CHECKING:
+    from genoformer.genes.signals import Signals
+
 PAD = 30
 """Unknown bases between two stretches: more than anything looked at around a start."""
+_BEST_START = 10.0  # more than a start is worth
 _AROUND = 15  # bases before and behind a start whose log-odds are compared
 
 
@@ -26,13 +30,15 @@ class Scoring:
 
     Attributes
     ----------
-    cap : most that one base can say for or against a gene
-    bias : taken from the log-odds of each base
+    cap : most that one base can say for or against a gene, before weighting
+    bias : taken from the log-odds of each base, before weighting
+    weight : of the log-odds of a base; far below 1, as neighboring bases say much the same
     cost : of any gene
     short, scale : cost of a gene of length 0, falling by e each ``scale`` bases
     edge : cost of an end that lies beyond an edge, instead of a start or stop
     gradient : weight of the step of mean log-odds at a start
     gtg, ttg, rare : cost of start codons against ATG
+    hexamers, signal : weights of what is learned from a sequence itself, see `signals`
     least, least_open : bases of the shortest gene, whole and cut off
     starts : start codons kept of one reading frame
     margin : worst score that a candidate may have, to count among the alternatives in posteriors
@@ -41,19 +47,22 @@ class Scoring:
 
     cap: float = 4.0
     bias: float = 0.0
-    cost: float = 5.0
-    short: float = 30.0
+    weight: float = 0.1
+    cost: float = 1.0
+    short: float = 5.0
     scale: float = 100.0
-    edge: float = 2.0
-    gradient: float = 2.0
-    gtg: float = 2.0
-    ttg: float = 3.0
-    rare: float = 20.0
+    edge: float = 1.0
+    gradient: float = 0.5
+    gtg: float = 1.5
+    ttg: float = 2.0
+    rare: float = 8.0
+    hexamers: float = 0.3
+    signal: float = 1.0
     least: int = 90
     least_open: int = 60
     starts: int = 6
-    margin: float = -20.0
-    temperature: float = 20.0
+    margin: float = -5.0
+    temperature: float = 2.0
 
 
 class Candidates(NamedTuple):
@@ -111,29 +120,55 @@ def _odds_table(cap: float, bias: float) -> np.ndarray:
 
 
 def log_odds(values: np.ndarray, scoring: Scoring) -> np.ndarray:
-    """Return the log-odds of probabilities: (bases, 7) float16 -> (bases, 6) float32, of +0 +1 +2 -0 -1 -2."""
+    """Return the weighted log-odds of probabilities: (bases, 7) float16 -> (bases, 6), of +0 +1 +2 -0 -1 -2."""
     bits = np.ascontiguousarray(values[:, 1:].astype(np.float16, copy=False)).view(np.uint16)
-    return _odds_table(scoring.cap, scoring.bias)[bits]
+    return _odds_table(scoring.cap, scoring.bias)[bits] * np.float32(scoring.weight)
 
 
-def find_candidates(layout: Layout, odds: np.ndarray, *, code: GeneticCode, scoring: Scoring) -> Candidates:
-    """Find and score the candidates on both strands.
+class Strand(NamedTuple):
+    """One strand of a layout, in its own reading direction."""
+
+    layout: Layout
+    codon: np.ndarray
+    """codon that begins at each base, uint8"""
+    sums: np.ndarray
+    """see `_frame_sums`"""
+
+
+def both_strands(layout: Layout, odds: np.ndarray) -> tuple[Strand, Strand]:
+    """Prepare the strands of a layout.
 
     Parameters
     ----------
     layout : the stretches
     odds : float32, (bases of the layout, 6), see `log_odds`; 0 in pads
+    """
+    mirror = layout.mirrored()
+    order = np.array(CODING_FRAME.reverse_complement[1:4]) - 1
+    return (
+        Strand(layout, codons(layout.codes), _frame_sums(odds[:, :3])),
+        Strand(mirror, codons(mirror.codes), _frame_sums(odds[::-1, order])),
+    )
+
+
+def find_candidates(
+    strands: tuple[Strand, Strand], *, code: GeneticCode, scoring: Scoring, signals: Signals | None = None
+) -> Candidates:
+    """Find and score the candidates on both strands.
+
+    Parameters
+    ----------
+    strands : of `both_strands`
     code : says what starts and ends a gene
     scoring : how to score
+    signals : what was learned from the sequence itself
 
     Returns
     -------
     Candidates, those that are not hopeless, sorted by end, then start
     """
-    forward = _one_strand(layout, odds[:, :3], code, scoring)
-    order = np.array(CODING_FRAME.reverse_complement[1:4]) - 1
-    backward = _one_strand(layout.mirrored(), odds[::-1, order], code, scoring)
-    length, last = len(layout.codes), len(layout.starts) - 1
+    forward, backward = (_one_strand(strand, code, scoring, signals) for strand in strands)
+    length, last = len(strands[0].layout.codes), len(strands[0].layout.starts) - 1
     backward = backward._replace(
         stretch=last - backward.stretch,
         start=length - backward.end,
@@ -144,16 +179,21 @@ def find_candidates(layout: Layout, odds: np.ndarray, *, code: GeneticCode, scor
     return both.take(np.lexsort((both.strand, both.start, both.end)))
 
 
-def _one_strand(layout: Layout, odds: np.ndarray, code: GeneticCode, scoring: Scoring) -> Candidates:
+def read_places(found: Candidates, strand: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return start and end of the candidates on one strand, in its reading direction; see `Strand`."""
+    mine = found.take(np.flatnonzero(found.strand == strand))
+    return (mine.start, mine.end) if strand > 0 else (length - mine.end, length - mine.start)
+
+
+def _one_strand(strand: Strand, code: GeneticCode, scoring: Scoring, signals: Signals | None) -> Candidates:
     """Find the candidates that are read from left to right."""
-    index = codons(layout.codes)
-    sums = _frame_sums(odds)
-    ends_here = code.stops[index]
+    layout, codon, sums = strand
+    ends_here = code.stops[codon]
     closers = (layout.ends[:, None] - np.arange(3)).ravel()
     ends_here[closers] = True
     edges = (layout.starts[:, None] + np.arange(3)).ravel()
     edges = edges[edges + 3 <= np.repeat(layout.ends, 3)]
-    starts = np.flatnonzero(code.starts[index])
+    starts = np.flatnonzero(code.starts[codon])
     start = np.concatenate([starts, edges])
     is_edge = np.arange(len(start)) >= len(starts)
     closing = _next_in_frame(ends_here, start)
@@ -161,11 +201,24 @@ def _one_strand(layout: Layout, odds: np.ndarray, code: GeneticCode, scoring: Sc
     open_end = closing >= layout.ends[stretch] - 2
     end = closing + 3 * ~open_end
     least = np.where(is_edge | open_end, scoring.least_open, scoring.least)
-    keep = end - start >= least
+    coding = sums if signals is None else sums + scoring.hexamers * signals.hexamer_sums(codon, len(sums))
     found = Candidates(
-        stretch, start, end, np.ones(len(start), np.int8), is_edge, open_end, index[start], sums[end] - sums[start]
-    ).take(keep)  # fmt: skip
-    return _best_starts(found._replace(score=found.score + _priors(found, sums, layout, scoring)), scoring)
+        stretch, start, end, np.ones(len(start), np.int8), is_edge, open_end, codon[start], coding[end] - coding[start]
+    ).take(end - start >= least)  # fmt: skip
+    found = found._replace(score=found.score + _ends(found, strand, scoring))
+    found = found.take(np.flatnonzero(found.score > scoring.margin - _BEST_START))
+    at_starts = _start_codons(scoring)[found.first]
+    if signals is not None:
+        learned = scoring.signal * signals.at_starts(strand, found.start)
+        at_starts = np.where(at_starts == -scoring.rare, at_starts, 0.0) + learned
+    return _best_starts(found._replace(score=found.score + np.where(found.open_start, 0.0, at_starts)), scoring)
+
+
+def _start_codons(scoring: Scoring) -> np.ndarray:
+    """Return what each codon is worth as a start, (65,)."""
+    worth = np.full(65, -scoring.rare)
+    worth[[codon_index(codon) for codon in COMMON_STARTS]] = 0.0, -scoring.gtg, -scoring.ttg
+    return worth
 
 
 def _frame_sums(odds: np.ndarray) -> np.ndarray:
@@ -192,15 +245,14 @@ def _next_in_frame(marks: np.ndarray, places: np.ndarray) -> np.ndarray:
     return found
 
 
-def _priors(found: Candidates, sums: np.ndarray, layout: Layout, scoring: Scoring) -> np.ndarray:
-    """Return what a candidate scores beside its codons: start codon, step at the start, length, ends."""
-    kinds = np.full(65, -scoring.rare)
-    kinds[[codon_index(codon) for codon in ("ATG", "GTG", "TTG")]] = 0.0, -scoring.gtg, -scoring.ttg
-    start = found.start
-    before = np.maximum(start - _AROUND, layout.starts[found.stretch] + (start - layout.starts[found.stretch]) % 3)
+def _ends(found: Candidates, strand: Strand, scoring: Scoring) -> np.ndarray:
+    """Return what a candidate scores beside its codons: the step at its start, its length, ends beyond an edge."""
+    start, sums = found.start, strand.sums
+    first = strand.layout.starts[found.stretch]
+    before = np.maximum(start - _AROUND, first + (start - first) % 3)
     upstream = (sums[start] - sums[before]) / np.maximum(start - before, 3)
-    step = (sums[start + _AROUND] - sums[start]) / _AROUND - upstream
-    at_start = np.where(found.open_start, -scoring.edge, kinds[found.first] + scoring.gradient * step)
+    step = ((sums[start + _AROUND] - sums[start]) / _AROUND - upstream) / scoring.weight
+    at_start = np.where(found.open_start, -scoring.edge, scoring.gradient * step)
     length = found.end - start
     return at_start - scoring.edge * found.open_end - scoring.cost - scoring.short * np.exp(-length / scoring.scale)
 

@@ -74,6 +74,14 @@ def genetic_code(number: int) -> GeneticCode:
     return GeneticCode(number, stops, starts & ~stops, letters)
 
 
+@cache
+def common_starts() -> np.ndarray:
+    """Return which codons are ATG, GTG or TTG: bool, (65,)."""
+    is_common = np.zeros(UNKNOWN_CODON + 1, dtype=bool)
+    is_common[[codon_index(codon) for codon in COMMON_STARTS]] = True
+    return is_common
+
+
 def codons(codes: np.ndarray) -> np.ndarray:
     """Return the index of the codon that begins at each base: codes (bases,) -> uint8, (bases - 2,)."""
     if len(codes) < 3:

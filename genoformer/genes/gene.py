@@ -74,5 +74,9 @@ class Gene:
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def protein(self, codes: np.ndarray, code: GeneticCode) -> bytes:
-        """Return the translation, ending with ``*`` where the stop codon is there."""
-        return translate(self.bases(codes), code, first_is_start=self.has_start)
+        """Return the translation, ending with ``*`` where the stop codon is there.
+
+        A stop codon within, which only calls that tolerate errors read through, is ``X``.
+        """
+        letters = translate(self.bases(codes), code, first_is_start=self.has_start)
+        return letters[:-1].replace(b"*", b"X") + letters[-1:]
