@@ -16,7 +16,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command("evaluate")
 @click.argument("prediction", metavar="PRED", type=click.Path(path_type=Path))
 @click.option("--truth", "-t", required=True, type=click.Path(path_type=Path), metavar="ANNOTATION",
-              help="What is true: GFF3 or GenBank, plain or gzip.")
+              help="What is true: GFF3 or GenBank; of a track of other classes, BED with these for names.")
 @click.option("--fasta", type=click.Path(path_type=Path), metavar="FASTA",
               help="What was predicted. Of a store: to call genes, if its input is not where it was. Of a GFF3: for "
                    "the lengths, if no ##sequence-region states them.")

@@ -9,10 +9,13 @@ import numpy as np
 
 from genoformer.evaluate.evaluation import Evaluation, LevelResult
 from genoformer.evaluate.summary import reliability
+from genoformer.evaluate.tally import CONFIDENCE_BINS
 
 _COLORS = ("#777777", "#08519c", "#3182bd", "#6baed6", "#a63603", "#e6550d", "#fdae6b")
 _FONT = 12
 _MOST_POINTS = 2000
+_FEWEST = 30
+"""Bases of a point of the reliability curve; the table in JSON has all."""
 
 
 def draw(evaluation: Evaluation, path: Path) -> None:
@@ -48,11 +51,11 @@ def _draw_reliability(panel: Any, result: LevelResult) -> None:
     if not result.tally.has_probabilities:
         _say_nothing(panel, "calls without probabilities:\nno reliability curve")
         return
-    bins = [one for one in reliability(result.tally.bins) if one.bases]
+    bins = [one for one in reliability(result.tally.bins) if one.bases >= _FEWEST]
     panel.plot([0, 1], [0, 1], color="#aaaaaa", linestyle=":", label="perfectly calibrated")
     points = [one.confidence for one in bins], [one.accuracy for one in bins]
     panel.plot(*points, color="#08519c", marker="o", label="accuracy")
-    low, width = [one.low for one in bins], bins[0].high - bins[0].low
+    low, width = [one.low for one in bins], 1 / CONFIDENCE_BINS
     shares = [one.bases / result.tally.bases for one in bins]
     panel.bar(low, shares, width, align="edge", color="#c6dbef", zorder=0, label="share of bases")
     numbers = result.numbers()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +16,13 @@ from genoformer.evaluate.counts import Score, matthews, pooled_score
 from genoformer.evaluate.curves import Histogram
 from genoformer.evaluate.gene_matching import GeneCounts, match_genes
 from genoformer.evaluate.intervals import Interval, Units, bootstrap
-from genoformer.evaluate.predictions import Piece, Predictions, StorePredictions, open_predictions
+from genoformer.evaluate.predictions import Piece, Predictions, StorePredictions, read_genes
 from genoformer.evaluate.tally import Tally
-from genoformer.evaluate.truth import CodingTruth, Level, Truth
+from genoformer.evaluate.truth import CodingTruth, LabelTruth, Level, Truth
 from genoformer.formats.annotated import read_annotation
 from genoformer.formats.bytestream import sniff
+from genoformer.labels import read_labels
+from genoformer.store import open_store
 from genoformer.tracks import CODING_FRAME, IGNORED
 
 UNIT = 16_384
@@ -142,7 +146,7 @@ def evaluate(
     Parameters
     ----------
     prediction : store of `genoformer predict`, or the genes of another program (GFF3 or GenBank)
-    truth : annotation, GFF3 or GenBank
+    truth : annotation, GFF3 or GenBank; of another class track, BED whose names are its classes
     track : of the store; default: its first
     fasta : the sequences that were predicted, or genes called in; needed where no file states their lengths, and for
         the genes of a store whose input is not where it was
@@ -157,20 +161,22 @@ def evaluate(
     InputError : a file cannot be read, names, lengths or coordinates do not fit, or there is nothing to compare
     FormatError : a file is damaged, or in an unknown format
     """
-    annotation = read_annotation(truth)
-    if sniff(prediction) == "empty":
+    kind = sniff(prediction)
+    if kind == "empty":
         raise InputError(f"{prediction}: is empty; expected a store or GFF3")
-    predictions = open_predictions(prediction, track=track, fasta=fasta, truth=annotation)
-    try:
-        if predictions.track.name != CODING_FRAME.name:
-            raise InputError(f"{prediction}: predicts {predictions.track.name!r}, which {truth} does not tell of")
+    if kind != "hdf5":
+        annotation = read_annotation(truth)
+        genes = read_genes(prediction, fasta=fasta, truth=annotation)
         sequences = str(prediction) if fasta is None else str(fasta)
-        coding = CodingTruth(annotation, predictions.lengths(), source=str(truth), sequences=sequences)
-        if call_genes and isinstance(predictions, StorePredictions):
-            predictions.call_genes(fasta)
-        return compare(predictions, coding)
-    finally:
-        predictions.close()
+        return compare(genes, CodingTruth(annotation, genes.lengths(), source=str(truth), sequences=sequences))
+    with closing(StorePredictions(open_store(Path(prediction)), track)) as store:
+        if store.track.name != CODING_FRAME.name:
+            labels = read_labels(truth, store.lengths(), store.track, sequences=store.source)
+            return compare(store, LabelTruth(labels))
+        coding = CodingTruth(read_annotation(truth), store.lengths(), source=str(truth), sequences=store.source)
+        if call_genes:
+            store.call_genes(fasta)
+        return compare(store, coding)
 
 
 def compare(predictions: Predictions, truth: Truth) -> Evaluation:

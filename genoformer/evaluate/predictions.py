@@ -11,10 +11,9 @@ import numpy as np
 
 from genoformer.annotation import Annotation, CodingSequence
 from genoformer.errors import InputError
-from genoformer.formats.annotated import check_fits, read_annotation
-from genoformer.formats.bytestream import sniff
+from genoformer.formats.annotated import check_fits, read_annotation, some_names
 from genoformer.formats.sequences import open_sequences
-from genoformer.store import TrackStore, open_store
+from genoformer.store import TrackStore
 from genoformer.tracks import CODING_FRAME, Track
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ class Predictions(Protocol):
     def pieces(self, names: Container[str]) -> Iterator[Piece]:
         """Yield these sequences one after the other, in pieces of at most PIECE bases, in order."""
         ...
-
-    def close(self) -> None: ...
 
 
 class StorePredictions:
@@ -157,9 +154,6 @@ class GenePredictions:
                 for start in range(0, len(called), PIECE):
                     yield Piece(name, start, called[start : start + PIECE], None)
 
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 def painted_frames(length: int, genes: Iterable[CodingSequence]) -> np.ndarray:
     """Return the class of CODING_FRAME of each base, int8 (bases,): where genes overlap, that of the longest."""
@@ -174,19 +168,14 @@ def painted_frames(length: int, genes: Iterable[CodingSequence]) -> np.ndarray:
     return frames
 
 
-def open_predictions(
-    path: str | os.PathLike[str],
-    *,
-    track: str | None = None,
-    fasta: str | os.PathLike[str] | None = None,
-    truth: Annotation | None = None,
-) -> Predictions:
-    """Open a store of `genoformer predict`, or genes as GFF3 or GenBank, told by content.
+def read_genes(
+    path: str | os.PathLike[str], *, fasta: str | os.PathLike[str] | None = None, truth: Annotation | None = None
+) -> GenePredictions:
+    """Read genes that were called, GFF3 or GenBank.
 
     Parameters
     ----------
     path : file
-    track : of a store; default: its first
     fasta : file whose sequences the genes were called in; it gives their lengths
     truth : gives the lengths that neither ``fasta`` nor the file itself has
 
@@ -195,15 +184,19 @@ def open_predictions(
     InputError : the file cannot be read, does not fit the sequences, or their lengths are not known
     FormatError : it is neither, or is damaged
     """
-    if sniff(path) == "hdf5":
-        return StorePredictions(open_store(Path(path)), track)
     annotation = read_annotation(path)
     if fasta is not None:
-        lengths, sequences = open_sequences(fasta).lengths(), str(fasta)
-    else:
-        stated = {} if truth is None else truth.lengths
-        lengths, sequences = {**stated, **annotation.lengths}, "the annotations"
-    unknown = [name for name in annotation.coding_sequences if name not in lengths]
-    if fasta is None and unknown:
-        raise InputError(f"{path}: the length of sequence {unknown[0]!r} is not stated; give its FASTA by --fasta")
-    return GenePredictions(annotation, lengths, source=str(path), sequences=sequences)
+        return GenePredictions(annotation, open_sequences(fasta).lengths(), source=str(path), sequences=str(fasta))
+    lengths = {**({} if truth is None else truth.lengths), **annotation.lengths}
+    known = truth.coding_sequences if truth is not None else {}
+    if annotation.coding_sequences and not any(name in known for name in annotation.coding_sequences):
+        raise InputError(
+            f"{path}: has genes of {some_names(annotation.coding_sequences)}, and none of these is in the truth, which "
+            f"has {some_names(known)}; give genes and truth of the same sequences"
+        )
+    unknown = [name for name in (*annotation.coding_sequences, *known) if name not in lengths]
+    if unknown:
+        raise InputError(
+            f"{path}: no annotation states the length of sequence {unknown[0]!r}; give the sequences with --fasta"
+        )
+    return GenePredictions(annotation, lengths, source=str(path), sequences="the annotations")

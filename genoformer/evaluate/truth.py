@@ -9,6 +9,7 @@ import numpy as np
 from genoformer.annotation import Annotation, CodingSequence, coding_frame_labels
 from genoformer.errors import InputError
 from genoformer.formats.annotated import check_fits
+from genoformer.labels import Labels
 from genoformer.tracks import CODING_FRAME
 
 
@@ -91,3 +92,22 @@ class CodingTruth:
 
     def is_circular(self, name: str) -> bool:
         return self._annotation.topology.get(name) == "circular"
+
+
+class LabelTruth:
+    """The classes of any other track, as `read_labels` gives them."""
+
+    def __init__(self, labels: Labels):
+        self.source, self._labels = labels.source, labels
+        self.levels: tuple[Level, ...] = (Level("class", labels.track.channels),)
+        self.names = list(labels)
+        self.notes = labels.notes
+
+    def labels(self, name: str) -> dict[str, np.ndarray]:
+        return {"class": self._labels[name]}
+
+    def genes(self, name: str) -> list[CodingSequence] | None:
+        return None
+
+    def is_circular(self, name: str) -> bool:
+        return False

@@ -50,8 +50,8 @@ def check_fits(annotation: Annotation, lengths: Mapping[str, int], *, source: st
     shared = [name for name in lengths if name in annotation.coding_sequences]
     if not shared:
         raise InputError(
-            f"{source}: names {_some(annotation.coding_sequences)}, and none of these is in {sequences}, "
-            f"which has {_some(lengths)}; give the annotation of these sequences, or rename"
+            f"{source}: names {some_names(annotation.coding_sequences)}, and none of these is in {sequences}, "
+            f"which has {some_names(lengths)}; give the annotation of these sequences, or rename"
         )
     for name in shared:
         stated = annotation.lengths.get(name, lengths[name])
@@ -69,7 +69,8 @@ def check_fits(annotation: Annotation, lengths: Mapping[str, int], *, source: st
     return shared
 
 
-def _some(names: Iterable[str]) -> str:
+def some_names(names: Iterable[str]) -> str:
+    """Write the first few names for a message."""
     names = list(names)
     more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
     return (", ".join(map(repr, names[:_NAMES_SHOWN])) or "no sequence") + more

@@ -339,3 +339,20 @@ def test_real_codons_hold_no_stop_but_at_the_end(genome, stops, fewest_codons):
         assert len(stop_starts & last) > 0.6 * len(last)  # overlaps and pseudo genes hide the others
     assert found > fewest_codons
     assert inner == 0
+
+
+def test_strands_as_numbers_are_read_and_counted(tmp_path, caplog):
+    path = write(tmp_path / "a.gff", line(1, 6, "1", "ID=a"), line(11, 16, "-1", "ID=b"), line(21, 26, "+1", "ID=c"))
+    assert [cds.strand for cds in read_gff3(path).coding_sequences["s"]] == [1, -1, 1]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: 3 features, line 2 first, have strand 1 or -1: read as + and -"
+    ]
+    with pytest.raises(FormatError, match="strand .column 7. of a CDS must be '.' or '-', got '2'"):
+        read_gff3(write(tmp_path / "b.gff", line(1, 6, "2")))
+
+
+def test_a_header_and_no_feature_is_no_genes(tmp_path):
+    assert read_gff3(write(tmp_path / "a.gff", "# found none")).coding_sequences == {}
+    (tmp_path / "b.gff").write_text("# no header\n")
+    with pytest.raises(FormatError, match="no GFF3 features found"):
+        read_gff3(tmp_path / "b.gff")

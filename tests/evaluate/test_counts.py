@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genoformer.evaluate import confusion, pooled_score, strand_probabilities
+from genoformer.evaluate.counts import class_scores, matthews
 from genoformer.tracks import CODING_FRAME, IGNORED
 
 PAIRS = st.lists(st.tuples(st.sampled_from([0, 1, 2, IGNORED]), st.integers(0, 2)), max_size=60)
@@ -61,3 +62,36 @@ def test_strands_are_sums_of_their_channels(dtype: type) -> None:
         wanted = [i for i, name in enumerate(CODING_FRAME.channels) if name[0] == sign]
         np.testing.assert_allclose(found[:, column], values[:, wanted].astype(np.float32).sum(axis=1), rtol=1e-6)
     assert found.dtype == np.float32
+
+
+def naive_matthews(truth: np.ndarray, called: np.ndarray, classes: int) -> float:
+    """Correlation of the indicator matrices, summed over classes (Gorodkin 2004, eq. 3-6)."""
+    x, y = np.eye(classes)[called], np.eye(classes)[truth]
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_matthews_is_a_correlation_of_indicators(classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    truth = rng.integers(0, classes, 500)
+    called = np.where(rng.random(500) < 0.6, truth, rng.integers(0, classes, 500))
+    matrix = confusion(truth.astype(np.uint8), called, classes)
+    assert matthews(matrix) == pytest.approx(naive_matthews(truth, called, classes), abs=1e-12)
+    for index, score in enumerate(class_scores(matrix)):
+        true, hit = truth == index, called == index
+        assert (score.true, score.called) == (true.sum(), hit.sum())
+        assert score.precision == pytest.approx((true & hit).sum() / hit.sum())
+        assert score.recall == pytest.approx((true & hit).sum() / true.sum())
+        assert score.mcc == pytest.approx(np.corrcoef(true, hit)[0, 1], abs=1e-12)
+
+
+def test_scores_where_nothing_is_called_or_true() -> None:
+    nothing_called = class_scores(np.array([[5, 0], [5, 0]]))[1]
+    assert math.isnan(nothing_called.precision)
+    assert nothing_called[1:4] == (0, 0, 0)
+    nothing_true = class_scores(np.array([[5, 5], [0, 0]]))[1]
+    assert nothing_true.precision == 0
+    assert math.isnan(nothing_true.recall)
+    assert math.isnan(nothing_true.mcc)
+    assert matthews(np.diag([3, 4, 5])) == 1
