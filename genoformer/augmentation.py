@@ -18,6 +18,9 @@ MIRRORED_FRAMES = np.arange(256, dtype=np.uint8)
 """Class of CODING_FRAME on the opposite strand, by class; IGNORED stays."""
 MIRRORED_FRAMES[: len(CODING_FRAME.channels)] = CODING_FRAME.reverse_complement
 
+MIRRORED_STRANDS = np.array([0, 2, 1, *range(3, 256)], dtype=np.uint8)
+"""Strand label (0 none, 1 +, 2 -) on the opposite strand."""
+
 
 def _sides(channels: tuple[str, ...]) -> np.ndarray:
     sides = np.zeros(256, dtype=np.int8)

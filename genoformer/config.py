@@ -325,7 +325,9 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         weights, channels = len(self.train.class_weights), {len(TRACKS[name].channels) for name in self.model.tracks}
-        if not self.train.pretrain:
+        pretrain = self.train.pretrain
+        _require(pretrain or "masked-nucleotide" not in self.model.tracks, "masked-nucleotide needs pretrain = true")
+        if not pretrain:
             _require(
                 not weights or channels == {weights},
                 f"class_weights must have one number for each channel of the tracks {', '.join(self.model.tracks)}",

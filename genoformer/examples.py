@@ -13,7 +13,7 @@ import numpy as np
 from genoformer.annotation import Annotation, coding_frame_labels
 from genoformer.augmentation import NO_ERRORS, ErrorModel, opposite, recode_to_4, spare_bases
 from genoformer.config import Sample
-from genoformer.errors import InputError
+from genoformer.errors import ConfigError, InputError
 from genoformer.formats.sequences import Sequences, open_sequences, sniff
 from genoformer.tokens import PAD, encode
 from genoformer.tracks import IGNORED
@@ -103,9 +103,19 @@ def load_genome(sample: Sample, *, root: Path = Path()) -> Genome:
         genetic_code=int(np.bincount(stated).argmax()) if stated else 11,
         weight=sample.weight,
         dropped=f"{pseudo} pseudo and {broken} broken CDS masked, {len(codes) - len(matched)} sequences without "
-        "annotation ignored",
+        f"annotation ignored{_unmatched(annotation, matched)}",
         digest=digest.hexdigest(),
     )
+
+
+def _unmatched(annotation: Annotation, matched: set[str]) -> str:
+    """Say which sequences of an annotation are not in the FASTA, if any."""
+    missing = [name for name in annotation.coding_sequences if name not in matched]
+    lost = sum(len(annotation.coding_sequences[name]) for name in missing)
+    if not missing:
+        return ""
+    named = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
+    return f", {lost} CDS of {len(missing)} annotated sequences that are not there dropped ({named})"
 
 
 class Batch(NamedTuple):
@@ -160,6 +170,59 @@ def _place(offsets: np.ndarray, window: int, rng: np.random.Generator) -> tuple[
         return first, last
     start = int(np.clip(base - rng.integers(window), first, last - window))
     return start, start + window
+
+
+_COLUMNS = ("fasta", "annotation", "split", "weight")
+
+
+def read_samples_table(path: Path) -> tuple[Sample, ...]:
+    """Read a table of samples: tab-separated, with a header that names fasta and annotation, and split and weight if
+    they are not the defaults; lines that are empty or begin with # are skipped.
+
+    Raises
+    ------
+    InputError : there is no such file, it has no samples, or a line says something else
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: not text in UTF-8: {error}; save the table of samples as tab-separated text"
+        ) from None
+    rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
+    header = [column.strip() for column in rows[0][1]] if rows else []
+    if not {"fasta", "annotation"} <= set(header) <= set(_COLUMNS) or len(set(header)) < len(header):
+        raise InputError(
+            f"{path}: the first line must name, tab-separated, the columns fasta, annotation and, if wanted, split and "
+            f"weight; got {', '.join(header) or 'nothing'}"
+        )
+    samples: list[Sample] = []
+    seen: dict[tuple[str, str], int] = {}
+    for number, row in rows[1:]:
+        sample = _sample(f"{path}: line {number}", header, [cell.strip() for cell in row])
+        first = seen.setdefault((sample.fasta, sample.split), number)
+        if first != number:
+            raise InputError(f"{path}: line {number}: {sample.fasta} is in {sample.split} already, by line {first}")
+        samples.append(sample)
+    if not samples:
+        raise InputError(f"{path}: no samples below the header")
+    return tuple(samples)
+
+
+def _sample(where: str, header: Sequence[str], row: Sequence[str]) -> Sample:
+    if len(row) != len(header) or not all(row):
+        raise InputError(f"{where}: expected {len(header)} cells that are not empty ({', '.join(header)}), got {row}")
+    cells = dict(zip(header, row, strict=True))
+    try:
+        weight = float(cells.get("weight", 1.0))
+    except ValueError:
+        raise InputError(f"{where}: weight must be a number, got {cells['weight']!r}") from None
+    try:
+        return Sample(cells["fasta"], cells["annotation"], split=cells.get("split", "train"), weight=weight)
+    except ConfigError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def load_split(samples: Iterable[Sample], split: str, *, root: Path = Path()) -> list[Genome]:

@@ -54,5 +54,14 @@ CODING_FRAME = Track(
 TOKENS = Track(name="tokens", kind="class", channels=("code",), units="code", reverse_complement=(0,))
 """The tokenized bases themselves, one code a base."""
 
-TRACKS: dict[str, Track] = {CODING_FRAME.name: CODING_FRAME}
+MASKED_NUCLEOTIDE = Track(
+    name="masked-nucleotide",
+    kind="class",
+    channels=("A", "C", "G", "T"),
+    units="probability",
+    reverse_complement=(3, 2, 1, 0),
+)
+"""Which base it is where it was hidden: what pre-training learns, from the bases around it."""
+
+TRACKS: dict[str, Track] = {CODING_FRAME.name: CODING_FRAME, MASKED_NUCLEOTIDE.name: MASKED_NUCLEOTIDE}
 """The tracks that models here can be trained to predict, by name."""

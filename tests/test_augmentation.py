@@ -12,6 +12,7 @@ from tiny import made_up_genome, random_bases
 
 from genoformer.augmentation import (
     FRAME_SIDES,
+    MIRRORED_STRANDS,
     NOTHING,
     STRAND_SIDES,
     ErrorModel,
@@ -23,8 +24,6 @@ from genoformer.augmentation import (
 from genoformer.examples import Genome, draw_batch
 from genoformer.tokens import PAD, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED
-
-MIRRORED_STRANDS = np.array([0, 2, 1, *range(3, 256)], dtype=np.uint8)
 
 
 def genome(genes: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -16,13 +16,17 @@ import torch
 from tiny import made_up_genome, tiny_config, tiny_model, write_fasta, write_gff
 
 from genoformer import train as module
+from genoformer import training_step
 from genoformer.attention import ATTENTION
 from genoformer.config import RunConfig, Sample, TrainConfig, to_dict
 from genoformer.errors import CheckpointError, ConfigError, GenoformerError, InputError, ResourceError
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
 from genoformer.examples import Genome, load_genome
 from genoformer.model.checkpoint import load_model, named_tensors, read_tensors
-from genoformer.train import LOG, STATE, Progress, State, learning_rate, mean_f1, new_state, train, train_step, validate
+from genoformer.train import LOG, STATE, Progress, train
+from genoformer.training_state import State, new_state
+from genoformer.training_step import learning_rate, train_step
+from genoformer.validation import mean_f1, validate
 
 
 @pytest.fixture
@@ -79,8 +83,18 @@ def without_speed(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {},
         {"chunk_size": 7, "precision": "bfloat16", "ema": 0.5},
         {"redraw_every": 2, "model": {"attention": ("performer",), "performer_features": "saderf"}},
+        {
+            "accumulate": 2,
+            "error_rates": (0.0, 0.05),
+            "homopolymer_indels": 0.5,
+            "label_smoothing": 0.1,
+            "approximate_rate": 0.5,
+            "validate_error_rates": (0.05,),
+            "model": {"inputs": ("open-frames", "stop-distances")},
+        },
+        {"pretrain": True, "patience": 9, "window_shares": (1.0, 3.0)},
     ],
-    ids=["plain", "other", "tuned"],
+    ids=["plain", "other", "tuned", "noisy", "pretrained"],
 )
 def test_a_resumed_run_is_the_same_to_the_last_bit(tmp_path: Path, root: Path, options: dict[str, Any]) -> None:
     config = run_config(validation=True, **options)
@@ -100,6 +114,35 @@ def test_a_resumed_run_is_the_same_to_the_last_bit(tmp_path: Path, root: Path, o
     assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
     assert without_speed(log(tmp_path / "cut")) == without_speed(log(tmp_path / "whole"))
     assert [entry["step"] for entry in log(tmp_path / "cut")] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"window_shares": (1.0,)},
+        {"window_shares": (0.0, 0.0)},
+        {"error_rates": ()},
+        {"error_rates": (0.4,)},
+        {"error_rates": (0.1, 0.2), "error_shares": (1.0, -1.0)},
+        {"error_rates": (0.1, 0.2), "error_shares": (1.0,)},
+        {"homopolymer_indels": 1.5},
+        {"validate_error_rates": (-0.1,)},
+        {"label_smoothing": 1.0},
+        {"mask_rate": 0.0},
+        {"patience": -1},
+        {"accumulate": 0},
+        {"approximate_rate": 0.0},
+        {"class_weights": (1.0, 2.0)},
+        {"class_weights": (-1.0,) * 7},
+        {"model": {"tracks": ("masked-nucleotide",)}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_settings_that_cannot_be(changes: dict[str, Any]) -> None:
+    word = "masked-nucleotide" if "model" in changes else list(changes)[-1]
+    with pytest.raises(ConfigError, match=word) as caught:
+        run_config(**changes)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, root: Path) -> None:
@@ -305,7 +348,7 @@ def test_without_a_running_mean_the_last_weights_are_kept(tmp_path: Path, root: 
 
 def test_the_windows_of_a_step_come_from_seed_and_step(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[int, int]] = []
-    original = module.draw_batch
+    original = training_step.draw_batch
 
     def watch(genomes: Any, **options: Any) -> Any:
         batch = original(genomes, **options)
@@ -313,7 +356,7 @@ def test_the_windows_of_a_step_come_from_seed_and_step(root: Path, monkeypatch: 
         assert batch.codes.shape == (360 // options["window"], options["window"])
         return batch
 
-    monkeypatch.setattr(module, "draw_batch", watch)
+    monkeypatch.setattr(training_step, "draw_batch", watch)
     genome = load_genome(run_config().samples[0], root=root)
     for seed in (0, 0, 1):
         config = run_config(seed=seed)

@@ -206,7 +206,7 @@ class _TrainingWords:
         if not self._first:
             self._began, self._first = time.monotonic(), step.step
         if step.validation is not None:
-            self._validation = f", validation F1 {step.validation:.4f}"
+            self._validation = f", validation {step.measure} {step.validation:.4f}"
         done = step.step - self._first
         left = (time.monotonic() - self._began) / done * (step.steps - step.step) if done else 0.0
         rest = f", {duration(left)} left" if done and left else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -24,33 +25,46 @@ def command(
     config: Path, output: Path, data: Path | None, name: str | None, resume: bool, hardware: DeviceOptions
 ) -> None:
     """Train a model as CONFIG.toml says: tables [model], [train] and one [[samples]] for each genome, with its
-    sequences (FASTA or GenBank) and their annotation (GFF3 or GenBank).
+    sequences (FASTA or GenBank) and their annotation (GFF3 or GenBank); or samples_table = "samples.tsv", with the
+    columns fasta, annotation, split and weight.
 
     A run that was stopped goes on with --resume exactly where its last checkpoint was. The model, the running mean of
-    the weights, lies in FOLDER/model; predict takes it by --model FOLDER/model.
+    the weights, lies in FOLDER/model; predict takes it by --model FOLDER/model. FOLDER/log.jsonl holds a line for each
+    step, FOLDER/curve.png draws them where matplotlib is installed.
 
     \b
     Example:
       genoformer train genes.toml -o genes --threads 2
+    On several devices or machines, each process with its share of more windows:
+      torchrun --nproc-per-node 2 -m genoformer train genes.toml -o genes
     """
     from genoformer.config import RunConfig, read_toml
 
     run = read_toml(RunConfig, config)
 
-    from genoformer.train import train
+    from genoformer.cli.train_plot import draw_curve
+    from genoformer.team import team_of_torchrun
+    from genoformer.train import LOG, train
 
-    device = hardware.use()
-    say(f"{config}: {run.train.steps:,} steps of {run.train.step_bases:,} bases on {device}")
-    steps = train(
-        run,
-        output,
-        name=name or output.resolve().name,
-        root=config.parent if data is None else data,
-        resume=resume,
-        device=device,
-        report=lambda line: say(f"  {line}"),
-    )
-    with training_progress(run.train.steps) as show:
-        for step in steps:
-            show(step)
-    say(f"{output / 'model'}: model {name or output.resolve().name!r} after {run.train.steps:,} steps")
+    name = name or output.resolve().name
+    with team_of_torchrun(hardware.use()) as (team, device):
+        tell = say if team.leads else lambda _: None
+        together = f", {team.size} processes" if team.size > 1 else ""
+        tell(f"{config}: {run.train.steps:,} steps of {run.train.step_bases:,} bases on {device}{together}")
+        steps = train(
+            run,
+            output,
+            name=name,
+            root=config.parent if data is None else data,
+            resume=resume,
+            device=device,
+            report=lambda line: tell(f"  {line}"),
+        )
+        last = None
+        with training_progress(run.train.steps) if team.leads else nullcontext(lambda _: None) as show:
+            for last in steps:
+                show(last)
+        if team.leads and last is not None and draw_curve(output / LOG, output / "curve.png"):
+            tell(f"{output / 'curve.png'}: loss and validation against steps")
+        taken = run.train.steps if last is None else last.step
+        tell(f"{output / 'model'}: model {name!r} after {taken:,} steps")

@@ -23,6 +23,8 @@ from genoformer.model.genoformer import Genoformer, build
 
 FORMAT, VERSION = "genoformer-model", 1
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "MODEL_CARD.md"
+NEXT = WEIGHTS + ".next"
+"""Weights that were written, and whose description may not be in place yet."""
 BUNDLED = Path(__file__).resolve().parent.parent / "models"
 DEFAULT_MODEL = "prokaryote-genes"
 
@@ -38,6 +40,7 @@ class Checkpoint:
     config : its shape
     sha256 : of the weights file, checked
     training : how it came about, as saved
+    weights : the weights file
     """
 
     path: Path
@@ -45,6 +48,10 @@ class Checkpoint:
     config: ModelConfig
     sha256: str
     training: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Path:
+        return _weights_of(self.path, self.sha256)
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -98,7 +105,10 @@ def sha256(path: Path) -> str:
 def save_model(
     path: str | Path, model: Genoformer, config: ModelConfig, *, name: str, training: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """Write a model folder.
+    """Write a model folder; whenever the process dies, the folder holds the old model or the new one, whole.
+
+    The new weights lie beside the old ones until the description that names their digest is in place, which is one
+    rename; then they take the old ones' place. Whoever reads takes the file that the description names.
 
     Parameters
     ----------
@@ -112,8 +122,9 @@ def save_model(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResourceError(f"{folder}: cannot be made: {error.strerror}") from None
-    write_tensors(named_tensors(model), folder / WEIGHTS)
-    digest = sha256(folder / WEIGHTS)
+    _finish(folder)
+    write_tensors(named_tensors(model), folder / NEXT)
+    digest = sha256(folder / NEXT)
     described = {
         "format": FORMAT,
         "format-version": VERSION,
@@ -125,11 +136,33 @@ def save_model(
     }
     temporary = folder / (CONFIG + ".tmp")
     try:
-        temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        with temporary.open("w", encoding="utf-8") as handle:
+            handle.write(json.dumps(described, indent=2) + "\n")
+            handle.flush()
+            os.fsync(handle.fileno())
         temporary.replace(folder / CONFIG)
+        (folder / NEXT).replace(folder / WEIGHTS)
     except OSError as error:
         raise ResourceError(f"{folder / CONFIG}: cannot be written: {error.strerror}") from None
     return Checkpoint(folder, name, config, digest, dict(training or {}))
+
+
+def _weights_of(folder: Path, digest: str) -> Path:
+    """Return the weights file that a digest names: that of a save that died at its very end, or the usual one."""
+    following = folder / NEXT
+    return following if following.is_file() and sha256(following) == digest else folder / WEIGHTS
+
+
+def _finish(folder: Path) -> None:
+    """Put weights in their place where a save died just before that."""
+    if not (folder / NEXT).is_file():
+        return
+    try:
+        described = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        if sha256(folder / NEXT) == described["weights-sha256"]:
+            (folder / NEXT).replace(folder / WEIGHTS)
+    except (OSError, ValueError, TypeError, KeyError):  # then there is no model to keep
+        return
 
 
 def bundled_models() -> list[str]:
@@ -182,7 +215,7 @@ def read_checkpoint(name_or_path: str | Path) -> Checkpoint:
         config = from_dict(ModelConfig, described.get("model", {}), where=str(file))
     except ConfigError as error:
         raise CheckpointError(str(error)) from None
-    weights = folder / WEIGHTS
+    weights = _weights_of(folder, str(described.get("weights-sha256")))
     if not weights.is_file():
         raise CheckpointError(f"{weights}: no such file; the model's weights are missing")
     try:
@@ -236,7 +269,7 @@ def load_model(name_or_path: str | Path = DEFAULT_MODEL, *, device: str | torch.
     where = choose_device(device) if isinstance(device, str) else device
     checkpoint = read_checkpoint(name_or_path)
     model = build(checkpoint.config)
-    tensors, _ = read_tensors(checkpoint.path / WEIGHTS)
-    restore(model, tensors, where=str(checkpoint.path / WEIGHTS))
+    tensors, _ = read_tensors(checkpoint.weights)
+    restore(model, tensors, where=str(checkpoint.weights))
     model.checkpoint = checkpoint
     return model.eval().to(where)

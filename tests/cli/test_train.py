@@ -56,6 +56,8 @@ def test_trains_a_model_that_predicts(config, call, tmp_path):
     said = [line for line in lines if line.startswith("train: ")]
     assert "step 4 of 4" in said[-1]
     assert all(word in said[-1] for word in ("loss", "b/s", "validation F1"))
+    assert str(folder / "curve.png") in lines[-2]
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert str(folder / "model") in lines[-1]
     assert "'mine'" in lines[-1]
     assert len((folder / "log.jsonl").read_text().splitlines()) == 4
@@ -68,6 +70,34 @@ def test_trains_a_model_that_predicts(config, call, tmp_path):
     assert again.code != 0
     assert "--resume" in again.complaints[0]
     assert call("train", config(), "-o", folder, "--resume").code == 0  # nothing is left to do
+
+
+def test_a_table_of_samples_and_no_matplotlib(config, call, tmp_path, monkeypatch):
+    toml = config()
+    text = toml.read_text()
+    toml.write_text('samples_table = "s.tsv"\n' + text[: text.index("[[samples]]")])
+    (tmp_path / "s.tsv").write_text("fasta\tannotation\nx.fa\tx.gff\n")
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    result = call("train", toml, "-o", tmp_path / "run")
+    assert result.code == 0
+    assert "x.fa:" in result.err
+    assert not (tmp_path / "run" / "curve.png").exists()
+    assert "curve" not in result.err
+    (tmp_path / "s.tsv").write_text("fasta\tannotation\tsplit\nx.fa\tx.gff\ttest\n")
+    refused = call("train", toml, "-o", tmp_path / "other")
+    assert refused.code == 1
+    assert "s.tsv: line 2: split must be one of" in refused.complaints[0]
+
+
+def test_an_early_end_and_pretraining_are_said(config, call, tmp_path):
+    toml = config(steps=9)
+    text = toml.read_text()
+    toml.write_text(text.replace("[train]", "[train]\npatience = 1\npretrain = true\nlearning_rate = 1e-9"))
+    result = call("train", toml, "-o", tmp_path / "run")
+    assert result.code == 0
+    assert "validation accuracy" in result.err
+    assert "stopped at step 4: no validation was better than that of step 2" in result.err
+    assert "after 4 steps" in result.err.splitlines()[-1]
 
 
 def test_stopped_and_resumed_is_as_never_stopped(config, call, tmp_path, monkeypatch):

@@ -1,0 +1,144 @@
+"""One step of training: windows drawn from seed and step, a loss, gradients, new weights and their running mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from genoformer.attention.performer import redraw_features, settle_moments
+from genoformer.augmentation import ErrorModel
+from genoformer.config import TrainConfig
+from genoformer.examples import Batch, Genome, draw_batch
+from genoformer.tokens import MASK, N
+from genoformer.tracks import IGNORED
+from genoformer.training_state import State
+
+_MOMENTUM = 0.99
+"""Of the running mean of queries' and keys' moments, which tuned features follow."""
+
+
+def learning_rate(step: int, config: TrainConfig) -> float:
+    """Return the rate of a step: linear warm-up, then cosine decay to ``final_rate`` of the peak."""
+    if step < config.warmup:
+        return config.learning_rate * (step + 1) / config.warmup
+    done = (step - config.warmup) / max(config.steps - config.warmup, 1)
+    floor = config.final_rate
+    return config.learning_rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(done, 1.0))))
+
+
+def draw_window(config: TrainConfig, rng: np.random.Generator) -> int:
+    """Choose the length of a step's windows."""
+    if not config.window_shares:
+        return int(rng.choice(config.windows))
+    shares = np.array(config.window_shares)
+    return int(rng.choice(config.windows, p=shares / shares.sum()))
+
+
+def draw_passes(genomes: Sequence[Genome], config: TrainConfig, *, step: int, passes: int) -> list[Batch]:
+    """Draw the windows of a step, for so many passes through the model: all of one length, as many in each pass."""
+    rng = np.random.default_rng([config.seed, step])
+    window = draw_window(config, rng)
+    rows = max(1, config.step_bases // window)
+    batch = draw_batch(
+        genomes,
+        window=window,
+        count=passes * rows,
+        recode=config.recode,
+        length_power=config.length_power,
+        rng=rng,
+        errors=ErrorModel(config.error_rates, config.error_shares, config.homopolymer_indels),
+    )
+    if config.pretrain:
+        batch = hide_letters(batch, config.mask_rate, rng)
+    return [Batch(*(array[first : first + rows] for array in batch)) for first in range(0, passes * rows, rows)]
+
+
+def hide_letters(batch: Batch, rate: float, rng: np.random.Generator) -> Batch:
+    """Hide a share of the known letters; they, and nothing else, become the labels."""
+    hidden = (rng.random(batch.codes.shape, dtype=np.float32) < rate) & (batch.codes < N)
+    labels = np.where(hidden, batch.codes, np.uint8(IGNORED))
+    return Batch(np.where(hidden, np.uint8(MASK), batch.codes), labels, batch.genetic_codes)
+
+
+def _class_weights(config: TrainConfig) -> tuple[float, ...]:
+    return () if config.pretrain else config.class_weights
+
+
+def total_weight(batches: Sequence[Batch], config: TrainConfig) -> float:
+    """Return how many bases count, each as much as its class."""
+    weights, given = np.zeros(256), _class_weights(config)
+    weights[: len(given) or IGNORED] = given or 1.0
+    counts = sum(np.bincount(batch.labels.ravel(), minlength=256) for batch in batches)
+    return float(weights @ counts)
+
+
+def summed_loss(logits: Tensor, labels: Tensor, config: TrainConfig) -> Tensor:
+    """Return the cross entropy summed over bases, each as much as its class counts: (B, L, C), (B, L) -> ()."""
+    weights = _class_weights(config)
+    return functional.cross_entropy(
+        logits.flatten(0, 1),
+        labels.flatten().long(),
+        weight=torch.tensor(weights, device=logits.device) if weights else None,
+        ignore_index=IGNORED,
+        reduction="sum",
+        label_smoothing=config.label_smoothing,
+    )
+
+
+def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> Tensor:
+    """Draw the windows of this step and take it; return the loss, NaN if its gradient was none, not yet waited for.
+
+    The loss is the mean over all bases of the step, in however many passes and processes it is computed.
+    """
+    model, team = state.model.train(), state.team
+    batches = draw_passes(genomes, config, step=state.step, passes=config.accumulate * team.size)
+    counted = max(total_weight(batches, config), 1e-9)
+    for group in state.optimizer.param_groups:
+        group["lr"] = learning_rate(state.step, config) * group["factor"]
+    state.optimizer.zero_grad(set_to_none=True)
+    total = torch.zeros((), device=model.device)
+    for batch in batches[team.rank * config.accumulate : (team.rank + 1) * config.accumulate]:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
+            logits = model(
+                torch.from_numpy(batch.codes).to(model.device),
+                genetic_code=torch.from_numpy(batch.genetic_codes),
+                chunk_size=config.chunk_size or None,
+            )
+        labels = torch.from_numpy(batch.labels).to(model.device)
+        loss = torch.stack([summed_loss(values, labels, config) for values in logits.values()]).sum() / counted
+        loss.backward()
+        total += loss.detach()
+    _add_up(state, total)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip)
+    state.optimizer.step()
+    state.step += 1
+    settle_moments(model, momentum=min(_MOMENTUM, state.step / (state.step + 10.0)))
+    if config.redraw_every and state.step % config.redraw_every == 0 and state.step < config.steps:
+        redraw_features(model, 1_000_003 * config.seed + state.step)
+    _average(state, config.ema)
+    return torch.where(torch.isfinite(norm), total, torch.nan)
+
+
+def _add_up(state: State, total: Tensor) -> None:
+    """Have every process hold the sum of all gradients and of the loss; `settle_moments` sees to the moments."""
+    if state.team.size == 1:
+        return
+    for parameter in state.model.parameters():  # one that had no part in the loss has one elsewhere, or none anywhere
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    state.team.add_up([total, *(p.grad for p in state.model.parameters() if p.grad is not None)])
+
+
+@torch.no_grad()
+def _average(state: State, decay: float) -> None:
+    decay = min(decay, state.step / (state.step + 10.0))  # young weights are forgotten soon
+    own: list[Tensor] = list(state.average.parameters())
+    new: list[Tensor] = list(state.model.parameters())
+    torch._foreach_lerp_(own, new, 1.0 - decay)
+    for own_buffer, buffer in zip(state.average.buffers(), state.model.buffers(), strict=True):
+        own_buffer.copy_(buffer)
