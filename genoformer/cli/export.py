@@ -15,7 +15,6 @@ from genoformer.cli.progress import counted, progress, quiet_pipe, say
 from genoformer.errors import ConfigError, InputError, ResourceError
 
 if TYPE_CHECKING:
-    from genoformer.formats.sequences import Sequences
     from genoformer.store import TrackStore
 
 
@@ -58,13 +57,15 @@ def command(
     from genoformer.genes.output import render
     from genoformer.genes.stored import stored_code, stored_genes
     from genoformer.store import open_store
+    from genoformer.tokenizing import open_sequences_or_tokens
 
     with open_store(predictions) as store:
         code = stored_code(store) if genetic_code is None else genetic_code
         settings = CallSettings(genetic_code=code, frameshifts=frameshifts)
         _ = settings.code  # unknown ones are refused before anything is written
-        sequences = _sequences(store, fasta)
-        check_output(output, overwrite=overwrite, inputs=[predictions, *([Path(fasta)] if fasta else [])])
+        source = _source(store, fasta)
+        sequences = open_sequences_or_tokens(source)
+        check_output(output, overwrite=overwrite, inputs=[predictions, Path(source)])
         genes = 0
         with writing(output) as stream, progress(store.sequences.total_bases, what="export") as report:
             if to == "gff3":
@@ -75,17 +76,15 @@ def command(
         say(f"{output}: {counted(genes, 'gene')} of {counted(len(store.sequences), 'sequence')}, genetic code {code}")
 
 
-def _sequences(store: TrackStore, fasta: str | None) -> Sequences:
-    """Open what was predicted: as given, or where the store says that it was."""
-    from genoformer.tokenizing import open_sequences_or_tokens
-
+def _source(store: TrackStore, fasta: str | None) -> str:
+    """Return the path of what was predicted: as given, or as the store has it."""
     if fasta is not None:
-        return open_sequences_or_tokens(fasta)
+        return fasta
     source = str(store.metadata.get("input", ""))
     if not source or not Path(source).exists():
         missing = f"{source!r}, which was predicted, is not there" if source else "it does not say what was predicted"
         raise InputError(f"{store.path}: genes need the bases too, and {missing}; give the file with --fasta")
-    return open_sequences_or_tokens(source)
+    return source
 
 
 def _comments(store: TrackStore) -> Iterator[str]:
