@@ -210,7 +210,10 @@ class Segments:
         return iter(self.parts)
 
     def span(self, start: int, end: int) -> Segment:
-        """Return the tokens of [start, end); positions that no segment holds are masked zeros."""
+        """Return the tokens of [start, end), as views where one segment holds them all.
+
+        Positions that no segment holds are masked zeros.
+        """
         keys, values, masks, here = [], [], [], start
         like = self.parts[0].keys
         batch, heads, _, dim = like.shape
@@ -233,8 +236,10 @@ class Segments:
             whole = part.mask is None
             masks.append(like.new_ones(shape, dtype=torch.bool) if whole else part.mask[:, inner])  # type: ignore[index]
             here = last
-        if here < end:
+        if here < end or not keys:
             blank(end - here)
+        if len(keys) == 1:
+            return Segment(start, keys[0], values[0], masks[0])
         return Segment(start, torch.cat(keys, dim=2), torch.cat(values, dim=2), torch.cat(masks, dim=1))
 
 

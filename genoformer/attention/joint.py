@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from genoformer.attention import attention as contract
-from genoformer.attention.attention import Attention, Segment, Segments, check_chunk, in_float
+from genoformer.attention.attention import Attention, Segment, Segments, check_chunk, in_float, pieces, unit_norm
+from genoformer.attention.local import Surroundings, band, covered_by, from_blocks, in_blocks, neighborhoods
 from genoformer.attention.moments import KEYS, QUERIES
 from genoformer.attention.performer import Performer
-from genoformer.attention.softmax import rotate
+from genoformer.attention.recompute import Window, at_once, over_windows
+from genoformer.attention.softmax import attend_with_log_sum, rotate
 
 FEATURES = ("positive", "hyperbolic", "regularized", "oprf")
 """Kinds that fit beside exact weights: positive, and estimates of exp(x.y) itself."""
@@ -47,11 +48,12 @@ class Strips:
     def beyond(self, cells: range) -> Tensor:
         """Add up, for each cell, all strips but its own and one to each side: (B, H, cells, M, D + 1)."""
         count = self.sums.shape[2]
-        forth = functional.pad(self.sums.cumsum(dim=2), (0, 0, 0, 0, 1, 0))  # forth[s]: those before strip s
-        back = functional.pad(self.sums.flip(2).cumsum(dim=2), (0, 0, 0, 0, 1, 0)).flip(2)  # back[s]: s and those after
         before = [min(max(3 * cell - 1 - self.first, 0), count) for cell in cells]
         after = [min(max(3 * cell + 4 - self.first, 0), count) for cell in cells]
-        return forth[:, :, before] + back[:, :, after]
+        outer = self.sums[:, :, : before[0]].sum(dim=2) + self.sums[:, :, after[-1] :].sum(dim=2)
+        forth = running(self.sums[:, :, before[0] : before[-1]])[:, :, [at - before[0] for at in before]]
+        back = running(self.sums[:, :, after[0] : after[-1]].flip(2))[:, :, [after[-1] - at for at in after]]
+        return outer[:, :, None] + (forth + back)
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,12 @@ class Joined:
         return Joined(self.near + other.near, self.far + other.far)
 
 
-class Window(NamedTuple):
-    """One cell's work, as slices of what is at hand: its queries, and keys in whole blocks around them."""
+class Blocks(NamedTuple):
+    """Keys and values around some queries, in whole blocks."""
 
-    queries: slice
-    keys: slice
-    skipped: int  # tokens from the second block of keys to the first query
+    keys: Tensor  # (B, H, blocks size, D)
+    values: Tensor  # (B, H, blocks size, D)
+    hidden: Tensor | None  # (B, 1, blocks size): EMPTY where there is no key, else 0
 
 
 class Joint(Attention):
@@ -117,103 +119,153 @@ class Joint(Attention):
         mask: Tensor | None = None,
     ) -> Joined:
         keys, values, mask = check_chunk(keys, values, mask)
-        keys = self._scaled(keys, start)
-        self._gather(keys, KEYS, mask)
-        first, sizes = self._strips(start, start + keys.shape[2])
-        parts = zip(keys.split(sizes, dim=2), counted(values, mask).split(sizes, dim=2), strict=True)
-        sums = [recomputed(self._sums, *part) for part in parts]
-        empty = keys.new_zeros(*keys.shape[:2], 0, self.performer.count, values.shape[3] + 1)
-        far = Strips(first, torch.stack(sums, dim=2) if sums else empty)
-        return Joined(Segments((Segment(start, keys, values, mask),)), far)
+        self._gather(keys, start, KEYS, mask)
+        first, strips = self._strips(start, start + keys.shape[2])
+        rows = self._rows(keys)
+
+        def add_up(piece: slice, keys: Tensor, values: Tensor, norm: Tensor) -> tuple[Tensor]:
+            edges = strips[piece.start : piece.stop + 1]
+            seen = None if mask is None else mask[:, edges[0] : edges[-1]]
+            y, v = self._seen(keys, norm, start + edges[0]), counted(values, seen)
+            cuts = [edge - edges[0] for edge in edges]
+            sums = [self._sums(cuts, *group) for group in in_groups(y, v, rows.expand(len(y), -1, -1, -1))]
+            return (torch.cat(sums).unflatten(0, y.shape[:2]),)
+
+        cells = [slice(i, i + 3) for i in range(0, len(strips) - 1, 3)]
+        tokens = [slice(strips[cell.start], strips[cell.stop]) for cell in cells]
+        windows = [Window(cell, (own, own)) for cell, own in zip(cells, tokens, strict=True)]
+        if windows:
+            (sums,) = over_windows(add_up, windows, [keys, values], [self.performer.norm.to(keys.dtype)])
+        else:
+            sums = keys.new_zeros(*keys.shape[:2], 0, self.performer.count, values.shape[3] + 1)
+        return Joined(Segments((Segment(start, keys, values, mask),)), Strips(first, sums))
 
     def attend(self, queries: Tensor, summary: Joined, *, start: int = 0) -> Tensor:  # type: ignore[override]
-        if queries.shape[2] == 0:
+        tokens = queries.shape[2]
+        if tokens == 0:
             return queries
-        x = self._scaled(in_float(queries), start)
-        self._gather(x, QUERIES, None)
-        cells = range(start // self.cell, -(-(start + x.shape[2]) // self.cell))
-        covered = range(min(s.start for s in summary.near), max(s.end for s in summary.near))
-        asked = range(start, start + x.shape[2])
-        spans = [self._spans(cell, asked, covered) for cell in cells]
-        first = spans[0][1].start
+        self._gather(in_float(queries), start, QUERIES, None)
+        cells = range(start // self.cell, -(-(start + tokens) // self.cell))
+        asked = [range(max(c * self.cell, start), min((c + 1) * self.cell, start + tokens)) for c in cells]
+        covered = covered_by(summary.near)
+        around = [self._around(own, covered) for own in asked]
+        near = Surroundings(summary.near, around)
+        rows = self._rows(near.keys)
+
+        def attend(piece: slice, *tensors: Tensor) -> tuple[Tensor]:
+            queries, keys, values, far, norm = tensors
+            own = range(start + piece.start, start + piece.stop)
+            wanted = self._around(own, covered)
+            keys = self._seen(keys, norm, near.start + near.held(wanted).start)
+            blocks = Blocks(near.padded(keys, wanted), near.padded(values, wanted), near.hidden(wanted))
+            skipped = own.start - wanted.start - self.radius
+            return (self._attend(skipped, self._seen(queries, norm, own.start), blocks, far, rows),)
+
         windows = [
             Window(
                 slice(own.start - start, own.stop - start),
-                slice(around.start - first, around.stop - first),
-                own.start - around.start - self.radius,
+                (slice(own.start - start, own.stop - start), *[near.held(wanted)] * 2, slice(i, i + 1)),
             )
-            for own, around in spans
+            for i, (own, wanted) in enumerate(zip(asked, around, strict=True))
         ]
-        near = summary.near.span(first, spans[-1][1].stop)
-        values = counted(near.values, near.mask)
-        out = _OverWindows.apply(self._attend, windows, x, near.keys, values, summary.far.beyond(cells))
+        sliced = [in_float(queries), near.keys, near.values, summary.far.beyond(cells)]
+        (out,) = over_windows(attend, windows, sliced, [self.performer.norm.to(near.keys.dtype)])
         return out.to(queries.dtype)
 
-    def _spans(self, cell: int, asked: range, covered: range) -> tuple[range, range]:
-        """Return a cell's positions among those asked for, and those of the keys to work with, in whole blocks.
+    def _around(self, own: range, covered: range) -> range:
+        """Return the positions of the keys to answer some queries of a cell with, in whole blocks.
 
-        These are the cell's own and a block to each side, without what is neither near the former nor covered by keys.
+        These are the cell's own and a block to each side, without what is neither near the queries nor covered by keys.
         """
-        size, blocks = self.radius, self.cell // self.radius
-        own = range(max(cell * self.cell, asked.start), min((cell + 1) * self.cell, asked.stop))
+        size, blocks, cell = self.radius, self.cell // self.radius, own.start // self.cell
         first = max(cell * blocks - 1, min(own[0] // size - 1, covered.start // size))
         last = min((cell + 1) * blocks, max(own[-1] // size + 1, (covered.stop - 1) // size))
-        return own, range(first * size, (last + 1) * size)
+        return range(first * size, (last + 1) * size)
 
-    def _scaled(self, vectors: Tensor, start: int) -> Tensor:
-        scaled = self.performer.scaled(vectors)
+    def _seen(self, vectors: Tensor, norm: Tensor, start: int) -> Tensor:
+        """Return queries or keys (B, H, T, D) as weights see them, norms (H,) and positions included."""
+        scaled = unit_norm(vectors) * norm[:, None, None]
         return rotate(scaled, start) if self.rotary else scaled
 
-    def _gather(self, scaled: Tensor, side: int, mask: Tensor | None) -> None:
-        if self.performer.kind.is_tuned:
-            self.performer.moments.gather(scaled, side, mask)
+    @torch.no_grad()
+    def _gather(self, vectors: Tensor, start: int, side: int, mask: Tensor | None) -> None:
+        if self.performer.kind.is_tuned and self.training:
+            norm = self.performer.norm.to(vectors.dtype)
+            for piece in pieces(vectors.shape[2]):
+                seen = self._seen(vectors[:, :, piece], norm, start + piece.start)
+                self.performer.moments.gather(seen, side, None if mask is None else mask[:, piece])
 
     def _strips(self, start: int, end: int) -> tuple[int, list[int]]:
-        """Cut [start, end) into strips: the number of the first, and how many tokens of each and the next are there."""
+        """Cut [start, end) into strips: the number of the first, where each begins in the chunk and the last ends."""
         if start == end:
             return 0, []
         cells = range(start // self.cell, -(-end // self.cell))
         starts = (0, self.radius, self.cell - self.radius)
         edges = [cell * self.cell + offset for cell in cells for offset in starts] + [cells.stop * self.cell]
-        inside = [min(max(edge, start), end) for edge in edges]
-        return 3 * cells.start, [b - a for a, b in pairwise(inside)]
+        return 3 * cells.start, [min(max(edge, start), end) - start for edge in edges]
 
-    def _sums(self, keys: Tensor, values: Tensor) -> Tensor:
-        return self._log_features(keys).exp().transpose(-1, -2) @ values  # (..., M, D + 1)
-
-    def _attend(self, skipped: int, queries: Tensor, keys: Tensor, values: Tensor, far: Tensor) -> Tensor:
-        """Answer queries of one cell, the first of them ``skipped`` tokens behind the start of the second block.
+    def _attend(self, skipped: int, queries: Tensor, near: Blocks, far: Tensor, rows: Tensor) -> Tensor:
+        """Answer queries (B, H, T, D) of one cell, the first ``skipped`` tokens behind the second block of near keys.
 
         Parameters
         ----------
-        keys, values : of the cell and a block to each side, (B, H, blocks size, D) and (..., D + 1), see `counted`
-        far : sums over all other tokens, (B, H, M, D + 1)
+        far : sums over all tokens that are not near, (B, H, 1, M, D + 1)
+        rows : see `_rows`
         """
-        size, tokens, dim = self.radius, queries.shape[2], values.shape[3] - 1
+        (batch, heads, tokens, dim), size = queries.shape, self.radius
         begin, until = skipped // size, -(-(skipped + tokens) // size)  # blocks with queries
         lead = skipped - begin * size
-        x = in_blocks(functional.pad(queries, (0, 0, lead, (until - begin) * size - lead - tokens)), size)
-        y, v = in_blocks(keys, size), in_blocks(values, size)  # (B, H, blocks, size, ...)
-        z = self._log_features(y).exp()
-        far = far[:, :, None] + others(z.transpose(-1, -2) @ v)[:, :, begin:until]  # (B, H, n, M, D + 1)
-        left, middle, right = (slice(begin + i, until + i) for i in range(3))
-        y, v = (torch.cat([t[:, :, left], t[:, :, middle], t[:, :, right]], dim=3) for t in (y, v))
-        # One factor a query, taken from all of its weights alike, keeps them in range.
-        log = self._log_features(x)
-        scale = log.detach().amax(dim=-1, keepdim=True)
-        phi = torch.exp(log - scale)
-        near = torch.exp(x @ y.transpose(-1, -2) - scale)  # (B, H, n, size, 3 size)
-        before = torch.where(_triangle(near, size), near[..., :size], phi @ z[:, :, left].transpose(-1, -2))
-        after = torch.where(_triangle(near, size).T, near[..., 2 * size :], phi @ z[:, :, right].transpose(-1, -2))
-        total = torch.cat([before, near[..., size : 2 * size], after], dim=-1) @ v + phi @ far
-        total = total.flatten(2, 3)[:, :, lead : lead + tokens]
-        mass = total[..., dim:]
-        return total[..., :dim] / mass.masked_fill(mass <= 0, 1.0)  # without any key: 0 / 1
+        x = functional.pad(queries, (0, 0, lead, (until - begin) * size - lead - tokens))
+        inner = slice(begin * size, (until + 2) * size)
+        y, v = (neighborhoods(tensor[:, :, inner], size) for tensor in (near.keys, near.values))
+        hidden = None if near.hidden is None else neighborhoods(near.hidden[:, :, inner, None], size)[..., 0]
+        exact = attend_with_log_sum(in_blocks(x, size), y, v, hidden, band=band(size, x))
+        mean, log_sum = from_blocks(exact.mean, batch), from_blocks(exact.log_sum[..., None], batch)
+        seen = None if near.hidden is None else near.hidden[:, 0] == 0
+        groups = in_groups(x, near.keys, counted(near.values, seen), far, rows.expand(batch, -1, -1, -1))
+        parts = zip(*(self._beyond(begin, group) for group in groups), strict=True)
+        total, scale = (torch.cat(part).unflatten(0, (batch, heads)) for part in parts)
+        weight = torch.exp(log_sum - scale)
+        mass = total[..., dim:] + weight
+        total = total[..., :dim] + weight * mean
+        return (total / mass.masked_fill(mass <= 0, 1.0))[:, :, lead : lead + tokens]  # without any key: 0 / 1
 
-    def _log_features(self, scaled: Tensor) -> Tensor:
-        """Return log phi, (B, H, ..., D) -> (B, H, ..., M), of which phi(x).phi(y) estimates exp(x.y) itself."""
+    def _beyond(self, begin: int, heads: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Weigh all keys out of reach for queries in whole blocks, those of ``begin + 1``, ... of the keys' blocks.
+
+        Returns sums over exp(scale), (G, tokens, D + 1), and the scale, (G, tokens, 1): one factor a query, taken from
+        all of its weights alike, keeps them in range.
+
+        Parameters
+        ----------
+        heads : of G heads queries (G, tokens, D), keys (G, keys, D), values (G, keys, D + 1), sums over tokens that are
+            not near (G, 1, M, D + 1), rows (G, D + 2, M)
+        """
+        (x, y, v, far, rows), size = heads, self.radius
+        log = self._log_features(x, rows)
+        scale = log.detach().amax(dim=-1, keepdim=True)
+        phi = log.sub_(scale).exp_().unflatten(1, (-1, size))  # (G, n, size, M)
+        z, v = self._log_features(y, rows).exp_().unflatten(1, (-1, size)), v.unflatten(1, (-1, size))
+        sums, queried = z.transpose(-1, -2) @ v, range(phi.shape[1])  # (G, blocks of keys, M, D + 1)
+        place = torch.arange(z.shape[1]) - torch.tensor(queried)[:, None] - begin - 1
+        others = (place.abs() > 1).to(sums)  # of a block's far keys, those of blocks that are no neighbors
+        far = torch.baddbmm(far.flatten(2), others.expand(len(x), -1, -1), sums.flatten(2)).unflatten(2, far.shape[2:])
+        total = phi @ far
+        ones = phi.new_ones(size, size)
+        for shift, edge in ((0, ones.tril(-1)), (2, ones.triu(1))):  # and those of neighbors that are out of reach
+            block = slice(begin + shift, begin + shift + len(queried))
+            total = total + (phi @ z[:, block].transpose(-1, -2)).mul_(edge) @ v[:, block]
+        return total.flatten(1, 2), scale
+
+    def _sums(self, edges: Sequence[int], y: Tensor, v: Tensor, rows: Tensor) -> Tensor:
+        """Sum up features times values of some heads' keys (G, T, D) between edges: (G, strips, M, D + 1)."""
+        z = self._log_features(y, rows).exp_()
+        return torch.stack([z[:, a:b].transpose(1, 2) @ v[:, a:b] for a, b in pairwise(edges)], dim=1)
+
+    def _rows(self, like: Tensor) -> Tensor:
+        """Return what makes features of a query or key, half its squared norm, and 1: (H, D + 2, M)."""
         performer = self.performer
-        rows = performer.projection.to(scaled.dtype)  # (H, M, D)
+        rows = performer.projection.to(like.dtype)  # (H, M, D)
         log_factor = rows.new_full(rows.shape[:2], -0.5 * math.log(performer.count))
         if performer.kind.is_tuned:
             moments = performer.moments
@@ -222,10 +274,12 @@ class Joint(Attention):
                 log_factor + damping * rows.square().sum(dim=-1) + torch.log1p(-4 * damping) * performer.dim / 4
             )
             rows = rows * (1 - 4 * damping[..., None]).sqrt()
-        shape = (len(rows), *(1,) * (scaled.ndim - 4))
+        return torch.cat([rows, -torch.ones_like(rows[..., :1]), log_factor[..., None]], dim=-1).transpose(1, 2)
+
+    def _log_features(self, scaled: Tensor, rows: Tensor) -> Tensor:
+        """Return log phi, (..., T, D) -> (..., T, M), of which phi(x).phi(y) estimates exp(x.y) itself."""
         half_square = scaled.square().sum(dim=-1, keepdim=True) / 2
-        rows, log_factor = rows.transpose(1, 2).unflatten(0, shape), log_factor[:, None].unflatten(0, shape)
-        return scaled @ rows + log_factor - half_square
+        return torch.cat([scaled, half_square, torch.ones_like(half_square)], dim=-1) @ rows
 
 
 def most_temperature(dim: int) -> float:
@@ -234,63 +288,19 @@ def most_temperature(dim: int) -> float:
     return (_LARGEST_EXPONENT / largest_row) ** 2
 
 
-def recomputed(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """Call a function, keeping only its arguments for the backward pass."""
-    if not torch.is_grad_enabled():
-        return function(*tensors)
-    return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
-
-
 def counted(values: Tensor, mask: Tensor | None) -> Tensor:
     """Append a column of ones to values, zeros where masked: whatever weighs values weighs and counts them at once."""
     ones = values.new_ones(1, 1, 1, 1) if mask is None else mask[:, None, :, None].to(values.dtype)
     return torch.cat([values, ones.expand(*values.shape[:3], 1)], dim=-1)
 
 
-def in_blocks(tensor: Tensor, size: int) -> Tensor:
-    """Cut tokens into blocks: (B, H, n size, C) -> (B, H, n, size, C)."""
-    return tensor.unflatten(2, (-1, size))
+def running(sums: Tensor) -> Tensor:
+    """Add up along dimension 2, from nothing on: (B, H, n, M, D) -> (B, H, n + 1, M, D)."""
+    return functional.pad(sums.cumsum(dim=2), (0, 0, 0, 0, 1, 0))
 
 
-def others(sums: Tensor) -> Tensor:
-    """Add up, for each inner block, all blocks but it and its neighbors: (B, H, n + 2, ...) -> (B, H, n, ...)."""
-    inner = sums.shape[2] - 2
-    forth = functional.pad(sums[:, :, : inner - 1].cumsum(dim=2), (0, 0, 0, 0, 1, 0))
-    back = functional.pad(sums[:, :, 3:].flip(2).cumsum(dim=2).flip(2), (0, 0, 0, 0, 0, 1))
-    return forth + back
-
-
-def _triangle(like: Tensor, size: int) -> Tensor:
-    """Tell which keys of the block before are within reach of each query (size, size); its mirror image: behind."""
-    return torch.ones(size, size, dtype=torch.bool, device=like.device).triu()
-
-
-class _OverWindows(torch.autograd.Function):
-    """Apply a function window by window; keep only the inputs, and compute each window again in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, function: Callable[..., Tensor], windows: Sequence[Window], *tensors: Tensor) -> Tensor:
-        ctx.function, ctx.windows = function, windows
-        ctx.save_for_backward(*tensors)
-        parts = [function(w.skipped, *pieces(w, i, tensors)) for i, w in enumerate(windows)]
-        return torch.cat(parts, dim=2)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        tensors = ctx.saved_tensors
-        found = [torch.zeros_like(t) for t in tensors]
-        for i, window in enumerate(ctx.windows):
-            inputs = [t.detach().requires_grad_() for t in pieces(window, i, tensors)]
-            with torch.enable_grad():
-                out = ctx.function(window.skipped, *inputs)
-            grads = torch.autograd.grad(out, inputs, grad[:, :, window.queries])
-            for whole, part in zip(pieces(window, i, found), grads, strict=True):
-                whole += part
-        return None, None, *found
-
-
-def pieces(window: Window, index: int, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return a window's queries, keys, values and sums of far tokens."""
-    queries, keys, values, far = tensors
-    return queries[:, :, window.queries], keys[:, :, window.keys], values[:, :, window.keys], far[:, :, index]
+def in_groups(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Split queries or keys, more tensors (B, H, ...) and rows into groups of heads whose features fit the caches."""
+    row = 4 * tensors[0].shape[2] * tensors[-1].shape[-1]
+    share = at_once(row, tensors[0].device)
+    return zip(*(tensor.flatten(0, 1).split(share) for tensor in tensors), strict=True)

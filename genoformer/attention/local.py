@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -37,58 +39,123 @@ class Local(Attention):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Segments:
-        keys, values, mask = check_chunk(keys, values, mask)
-        keys = rotate(keys, start) if self.rotary else keys
-        return Segments((Segment(start, keys, values, mask),))
+        return Segments((Segment(start, *check_chunk(keys, values, mask)),))
 
     def attend(self, queries: Tensor, summary: Segments, *, start: int = 0) -> Tensor:  # type: ignore[override]
-        tokens, size = queries.shape[2], self.radius
-        if tokens == 0:
+        if queries.shape[2] == 0:
             return queries
-        cut = list(pieces(tokens))
-        around = [slice(piece.start, piece.start + self._reach(piece.stop - piece.start)) for piece in cut]
-        seen = summary.span(start - size, start - size + around[-1].stop)
+        wanted = {piece.start: self._around(start, piece) for piece in pieces(queries.shape[2])}
+        near = Surroundings(summary, list(wanted.values()))
 
         def attend(piece: slice, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor]:
-            queries = rotate(queries, start + piece.start) if self.rotary else queries
-            mask = seen.mask[:, piece.start : piece.start + keys.shape[2]]  # type: ignore[index]
-            return (self._attend(queries * queries.shape[3] ** -0.5, keys, values, mask),)
+            around = wanted[piece.start]
+            if self.rotary:
+                queries, keys = rotate(queries, start + piece.start), rotate(keys, near.start + near.held(around).start)
+            keys, values = near.padded(keys, around), near.padded(values, around)
+            return (self._attend(queries * queries.shape[3] ** -0.5, keys, values, near.hidden(around)),)
 
-        windows = [Window(piece, (piece, keys, keys)) for piece, keys in zip(cut, around, strict=True)]
-        (out,) = over_windows(attend, windows, [in_float(queries), seen.keys, seen.values])
+        windows = [
+            Window(piece, (piece, near.held(around), near.held(around)))
+            for piece, around in zip(pieces(queries.shape[2]), wanted.values(), strict=True)
+        ]
+        (out,) = over_windows(attend, windows, [in_float(queries), near.keys, near.values])
         return out.to(queries.dtype)
 
-    def _reach(self, tokens: int) -> int:
-        """Return how many keys so many queries need, in whole blocks of ``radius`` and one to each side."""
-        return (-(-tokens // self.radius) + 2) * self.radius
+    def _around(self, start: int, piece: slice) -> range:
+        """Return the positions of the keys that a piece of queries needs: whole blocks, and one to each side."""
+        size, first = self.radius, start + piece.start - self.radius
+        return range(first, first + (-(-(piece.stop - piece.start) // size) + 2) * size)
 
-    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Answer queries (B, H, T, D) from keys that start ``radius`` tokens earlier and are as many as `_reach`."""
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> Tensor:
+        """Answer queries (B, H, T, D) from keys and values of the blocks around them; hidden (B, 1, keys) or None."""
         batch, heads, tokens, dim = queries.shape
         size = self.radius  # blocks of `size` queries see the three blocks of keys around them
-        blocks = keys.shape[2] // size - 2
-        queries = functional.pad(queries, (0, 0, 0, blocks * size - tokens))
-        hidden = torch.zeros(mask.shape, dtype=queries.dtype, device=queries.device).masked_fill(~mask, EMPTY)
-        # Hidden keys ride as one more dimension, so that the mask of the kernel is the same band for every block.
-        keys = torch.cat([keys, hidden[:, None, :, None].expand(-1, heads, -1, -1)], dim=-1)
-        queries = functional.pad(queries, (0, 1), value=1.0)
+        queries = functional.pad(queries, (0, 0, 0, keys.shape[2] - 2 * size - tokens))
+        if hidden is not None:
+            # They ride as one more dimension, so that the mask of the kernel is the same band for every block.
+            keys = torch.cat([keys, hidden[..., None].expand(-1, heads, -1, -1)], dim=-1)
+            queries = functional.pad(queries, (0, 1), value=1.0)
+            values = functional.pad(values, (0, 1))
         out = functional.scaled_dot_product_attention(
-            queries.view(batch, heads, blocks, size, dim + 1).transpose(1, 2).flatten(0, 1),
-            _neighbourhoods(keys, size),
-            _neighbourhoods(functional.pad(values, (0, 1)), size),
-            attn_mask=self._band(queries),
+            in_blocks(queries, size),
+            neighborhoods(keys, size),
+            neighborhoods(values, size),
+            attn_mask=band(size, queries),
             scale=1.0,
-        )  # (B * blocks, H, size, D + 1)
-        out = out.view(batch, blocks, heads, size, dim + 1).transpose(1, 2).flatten(2, 3)
-        return out[:, :, :tokens, :dim]
-
-    def _band(self, like: Tensor) -> Tensor:
-        """Return 0 where key j of three blocks is within reach of query i of the middle one, -inf elsewhere."""
-        offset = torch.arange(3 * self.radius) - torch.arange(self.radius)[:, None]  # (size, 3 size)
-        reach = (offset >= 0) & (offset <= 2 * self.radius)
-        return torch.zeros(reach.shape, dtype=like.dtype).masked_fill(~reach, float("-inf")).to(like.device)
+        )  # (B blocks, H, size, D or D + 1)
+        return from_blocks(out, batch)[:, :, :tokens, :dim]
 
 
-def _neighbourhoods(tensor: Tensor, size: int) -> Tensor:
-    """Lay out each block with its two neighbours: (B, H, (n + 2) size, D) -> (B n, H, 3 size, D)."""
-    return tensor.unfold(2, 3 * size, size).permute(0, 2, 1, 4, 3).flatten(0, 1).contiguous()
+def covered_by(segments: Segments) -> range:
+    """Return the positions from the first to the last token of a summary."""
+    held = [part for part in segments if part.start < part.end]
+    return range(min(part.start for part in held), max(part.end for part in held)) if held else range(0)
+
+
+class Surroundings:
+    """Keys and values around queries, of those that a summary holds: views, unless they come from several segments.
+
+    Parameters
+    ----------
+    segments : the summary
+    wanted : positions of all that will be asked for, a range for each piece of queries
+    """
+
+    def __init__(self, segments: Segments, wanted: Sequence[range]) -> None:
+        self._covered = covered_by(segments)
+        inner = [self._inner(around) for around in wanted]
+        self.start = min(own.start for own in inner)
+        tokens = segments.span(self.start, max(own.stop for own in inner))
+        assert tokens.mask is not None
+        self.keys, self.values, self.mask = tokens.keys, tokens.values, tokens.mask
+        self._is_whole = bool(tokens.mask.all())
+
+    def _inner(self, wanted: range) -> range:
+        first = min(max(wanted.start, self._covered.start), self._covered.stop)
+        return range(first, max(first, min(wanted.stop, self._covered.stop)))
+
+    def held(self, wanted: range) -> slice:
+        """Return which of the keys at hand lie in a range of positions."""
+        inner = self._inner(wanted)
+        return slice(inner.start - self.start, inner.stop - self.start)
+
+    def padded(self, tokens: Tensor, wanted: range) -> Tensor:
+        """Add zeros to what is held of a range (B, H, held, C), where nothing is: (B, H, range, C)."""
+        if tokens.shape[2] == len(wanted):
+            return tokens
+        lead = self._lead(wanted)
+        return functional.pad(tokens, (0, 0, lead, len(wanted) - lead - tokens.shape[2]))
+
+    def hidden(self, wanted: range) -> Tensor | None:
+        """Return EMPTY where a range has no key, 0 elsewhere (B, 1, range); None where each has one."""
+        mask = self.mask[:, self.held(wanted)]
+        if self._is_whole and mask.shape[1] == len(wanted):
+            return None
+        lead = self._lead(wanted)
+        mask = functional.pad(mask, (lead, len(wanted) - lead - mask.shape[1]))
+        return torch.zeros(mask.shape, dtype=self.keys.dtype, device=mask.device).masked_fill(~mask, EMPTY)[:, None]
+
+    def _lead(self, wanted: range) -> int:
+        return min(max(0, self._inner(wanted).start - wanted.start), len(wanted))
+
+
+def in_blocks(tensor: Tensor, size: int) -> Tensor:
+    """Cut tokens into blocks: (B, H, n size, D) -> (B n, H, size, D)."""
+    return tensor.unflatten(2, (-1, size)).transpose(1, 2).flatten(0, 1)
+
+
+def from_blocks(tensor: Tensor, batch: int) -> Tensor:
+    """Undo `in_blocks`: (B n, H, size, D) -> (B, H, n size, D)."""
+    return tensor.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)
+
+
+def neighborhoods(tensor: Tensor, size: int) -> Tensor:
+    """Lay out each block with its two neighbors: (B, H, (n + 2) size, D) -> (B n, H, 3 size, D), a view if B is 1."""
+    return tensor.unfold(2, 3 * size, size).permute(0, 2, 1, 4, 3).flatten(0, 1)
+
+
+def band(size: int, like: Tensor) -> Tensor:
+    """Return 0 where a key of three blocks is within reach of a query of the middle one, -inf elsewhere."""
+    offset = torch.arange(3 * size) - torch.arange(size)[:, None]
+    reach = (offset >= 0) & (offset <= 2 * size)
+    return torch.zeros(reach.shape, dtype=like.dtype).masked_fill(~reach, float("-inf")).to(like.device)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from genoformer.attention.attention import EMPTY, LogMean, Maxima, Pair, Summary
+from genoformer.attention.recompute import over_pieces
 from genoformer.attention.softmax import attend_with_log_sum, key_bias
 
 Sharing = Literal["none", "headwise", "key-value", "layerwise"]
@@ -97,13 +98,16 @@ class Dynamic(Projection):
         self.latents = nn.Parameter(torch.randn(sides, own, rank, dim) * dim**-0.5)
 
     def compress(self, keys: Tensor, values: Tensor, start: int, lengths: Tensor, mask: Tensor | None) -> Pair:
-        batch, heads = keys.shape[:2]
-        first, last = (self.latents[side].to(keys.dtype).expand(batch, heads, -1, -1) for side in (0, -1))
-        bias = key_bias(keys, mask)
-        return Pair(
-            attend_with_log_sum(first, keys, keys, bias),
-            attend_with_log_sum(last, keys, values, bias),
-        )
+        hidden = key_bias(keys, mask)
+
+        def compress(piece: slice, keys: Tensor, values: Tensor, latents: Tensor) -> tuple[Tensor, ...]:
+            bias = None if hidden is None else hidden[:, :, piece]
+            first, last = (latents[side].expand(*keys.shape[:2], -1, -1) for side in (0, -1))
+            sides = attend_with_log_sum(first, keys, keys, bias), attend_with_log_sum(last, keys, values, bias)
+            return tuple(tensor for side in sides for tensor in (side.log_sum, side.mean))
+
+        found = over_pieces(compress, [keys, values], [self.latents.to(keys.dtype)], join="log", row=0)
+        return Pair(LogMean(*found[:2]), LogMean(*found[2:]))
 
     def slots(self, summary: Summary) -> Slots:
         assert isinstance(summary, Pair)

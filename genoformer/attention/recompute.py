@@ -26,6 +26,11 @@ def piece_size(row: int, device: torch.device) -> int:
     return max(attention.PIECE, _ROOM_ELSEWHERE // max(row, 1))
 
 
+def at_once(row: int, device: torch.device) -> int:
+    """Return how many of something to work on at a time if each needs ``row`` numbers in between."""
+    return max(1, _ROOM.get(device.type, _ROOM_ELSEWHERE) // max(row, 1))
+
+
 def over_pieces(
     function: Piecewise,
     sliced: Sequence[Tensor],
@@ -46,7 +51,7 @@ def over_pieces(
     sliced : tensors with tokens along dimension 2
     whole : tensors that each piece sees whole
     join : "cat" for results that have the piece's tokens along dimension 2, "sum" for results to be added up, "log" for
-        a log_sum (B, H, M) and a mean (B, H, M, D) to be merged as those of a LogMean
+        pairs of a log_sum (B, H, M) and a mean (B, H, M, D) to be merged as those of a LogMean
     row : numbers that a token needs in between, over batch and heads, which decides the size of the pieces
     """
     tokens = sliced[0].shape[2]
@@ -101,7 +106,7 @@ class _OverPieces(torch.autograd.Function):
             if ctx.join == "cat":
                 shares = tuple(grad[:, :, window.out] for grad in grads)
             else:
-                shares = _shares_of_mean(outputs, whole, grads) if whole else grads
+                shares = _shares_of_means(outputs, whole, grads) if whole else grads
             pairs = [(out, share) for out, share in zip(outputs, shares, strict=True) if out.requires_grad]
             asked = [x for x in inputs if x.requires_grad]
             got = iter(_grads(pairs, asked))
@@ -123,21 +128,30 @@ def _joined(joined: list[Tensor], parts: Sequence[Tensor], join: str, piece: sli
     if join == "sum":
         return [a.add_(b) for a, b in zip(joined, parts, strict=True)] if joined else [p.clone() for p in parts]
     if join == "log":
-        merged = LogMean(*joined) + LogMean(*parts) if joined else LogMean(*parts)
-        return [merged.log_sum, merged.mean]
+        if not joined:
+            return list(parts)
+        merged = [LogMean(*a) + LogMean(*b) for a, b in zip(_in_pairs(joined), _in_pairs(parts), strict=True)]
+        return [tensor for mean in merged for tensor in (mean.log_sum, mean.mean)]
     joined = joined or [part.new_empty(*part.shape[:2], tokens, *part.shape[3:]) for part in parts]
     for whole, part in zip(joined, parts, strict=True):
         whole[:, :, piece] = part
     return joined
 
 
+def _in_pairs(tensors: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(tensors[::2], tensors[1::2], strict=True))
+
+
 @torch.no_grad()
-def _shares_of_mean(part: Sequence[Tensor], whole: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the gradients of one part's log_sum and mean from those of the merged ones."""
-    (log_sum, mean), (all_log_sum, all_mean), (d_log_sum, d_mean) = part, whole, grads
-    weight = torch.exp(log_sum - all_log_sum)
-    pull = (d_mean * (mean - all_mean)).sum(dim=-1)
-    return weight * (d_log_sum + pull), weight[..., None] * d_mean
+def _shares_of_means(part: Sequence[Tensor], whole: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the gradients of one part's log_sums and means from those of the merged ones."""
+    shares: list[Tensor] = []
+    for mine, merged, upstream in zip(_in_pairs(part), _in_pairs(whole), _in_pairs(grads), strict=True):
+        (log_sum, mean), (all_log_sum, all_mean), (d_log_sum, d_mean) = mine, merged, upstream
+        weight = torch.exp(log_sum - all_log_sum)
+        pull = (d_mean * (mean - all_mean)).sum(dim=-1)
+        shares += [weight * (d_log_sum + pull), weight[..., None] * d_mean]
+    return tuple(shares)
 
 
 class Workspace:

@@ -17,21 +17,26 @@ _FUSED_TYPES = (torch.float32, torch.float64)
 
 
 class _FusedSoftmax(torch.autograd.Function):
-    """softmax(q k^T + bias) v and the log-sum-exp of its rows, through the fused kernel; gradients for all."""
+    """softmax(q k^T + bias + band) v and the log-sum-exp of its rows, through the fused kernel; gradients for all but
+    the band."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
+        bias, band = biases
         # Read through strides of 0, one row of biases serves all queries.
-        seen = None if bias is None else bias[:, :, None].expand(*q.shape[:3], k.shape[2])
+        seen = band
+        if bias is not None:
+            row = bias[:, :, None]
+            seen = (row if band is None else row + band).expand(*q.shape[:3], k.shape[2])
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         out, lse = kernel(q, k, v, 0.0, False, attn_mask=seen, scale=1.0)
-        ctx.save_for_backward(q, k, v, bias, out, lse)
+        ctx.save_for_backward(q, k, v, bias, band, out, lse)
         return out, lse
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, bias, out, lse = ctx.saved_tensors
+        q, k, v, bias, band, out, lse = ctx.saved_tensors
         d_out, d_lse = grads
         # The kernel's score gradient is p (dp - sum(d_out * out)); the log-sum-exp adds p d_lse. One more value
         # dimension carries it: values 0, outputs -1, output gradients d_lse. The bias likewise rides as one more
@@ -43,18 +48,21 @@ class _FusedSoftmax(torch.autograd.Function):
         out = torch.cat([out, -one], dim=-1)
         d_out = torch.cat([d_out, d_lse[..., None]], dim=-1)
         backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        d_q, d_k, d_v = backward(d_out, q, k, v, out, lse, 0.0, False, scale=1.0)
+        d_q, d_k, d_v = backward(d_out, q, k, v, out, lse, 0.0, False, attn_mask=band, scale=1.0)
         d_bias = d_k[..., -1].sum_to_size(bias.shape) if ctx.needs_input_grad[3] else None
-        return d_q[..., :-1], d_k[..., :-1], d_v[..., :-1], d_bias
+        return d_q[..., :-1], d_k[..., :-1], d_v[..., :-1], d_bias, None
 
 
-def attend_with_log_sum(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> LogMean:
-    """Compute softmax(q k^T + bias) v and the log-sum-exp of the scores, differentiable in all of them.
+def attend_with_log_sum(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, *, band: Tensor | None = None
+) -> LogMean:
+    """Compute softmax(q k^T + bias + band) v and the log-sum-exp of the scores, differentiable in all but the band.
 
     Parameters
     ----------
     q, k, v : Tensor, (B, H, Tq, D), (B, H, Tk, D), (B, H, Tk, D); no scale is applied
     bias : Tensor, (B or 1, H or 1, Tk), added to the scores of each key; EMPTY hides a key, whose value must be 0
+    band : Tensor, (Tq, Tk), 0 where a query may see a key, -inf elsewhere; each must be allowed some
 
     Returns
     -------
@@ -70,8 +78,9 @@ def attend_with_log_sum(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = N
     if q.device.type != "cpu" or q.dtype not in _FUSED_TYPES:
         scores = q @ k.transpose(-1, -2)  # (B, H, Tq, Tk)
         scores = scores if bias is None else scores + bias[:, :, None]
+        scores = scores if band is None else scores + band
         return LogMean(scores.logsumexp(dim=-1), scores.softmax(dim=-1) @ v)
-    mean, log_sum = _FusedSoftmax.apply(q, k, v, bias)
+    mean, log_sum = _FusedSoftmax.apply(q, k, v, bias, band)
     return LogMean(log_sum, mean)
 
 
