@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from genoformer.cli.progress import quiet_pipe
+from genoformer.cli.progress import quiet_pipe, say
 from genoformer.errors import ResourceError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -15,8 +15,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 # fmt: off
 @click.command("evaluate")
 @click.argument("prediction", metavar="PRED", type=click.Path(path_type=Path))
-@click.option("--truth", "-t", required=True, type=click.Path(path_type=Path), metavar="ANNOTATION",
-              help="What is true: GFF3 or GenBank; of a track of other classes, BED with these for names.")
+@click.option("--truth", "-t", "truths", required=True, multiple=True, metavar="ANNOTATION",
+              help="What is true: GFF3 or GenBank. Of tracks of other classes BED with these for names, of signals "
+                   "bedGraph or bigWig; several as CHANNEL=FILE each.")
 @click.option("--fasta", type=click.Path(path_type=Path), metavar="FASTA",
               help="What was predicted. Of a store: to call genes, if its input is not where it was. Of a GFF3: for "
                    "the lengths, if no ##sequence-region states them.")
@@ -31,8 +32,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--plot", "plot_path", type=_FILE, metavar="FILE",
               help="Draw reliability, precision against recall, and confusion (.png, .svg, .pdf).")
 def command(
-    prediction: Path, truth: Path, fasta: Path | None, no_genes: bool, track: str | None, intervals: bool, seed: int,
-    show_all: bool, json_path: Path | None, plot_path: Path | None,
+    prediction: Path, truths: tuple[str, ...], fasta: Path | None, no_genes: bool, track: str | None,
+    intervals: bool, seed: int, show_all: bool, json_path: Path | None, plot_path: Path | None,
 ) -> None:
     """Compare PRED with an annotation: what predict wrote, or the genes of another program (GFF3, GenBank).
 
@@ -55,16 +56,28 @@ def command(
     from genoformer.evaluate.evaluation import evaluate
     from genoformer.evaluate.summary import summarize
 
-    evaluation = evaluate(prediction, truth, track=track, fasta=fasta, call_genes=not no_genes)
+    evaluation = evaluate(prediction, _truth(truths), track=track, fasta=fasta, call_genes=not no_genes)
     summary = summarize(evaluation, intervals=intervals, seed=seed)
     if json_path is not None:
         write_json(summary, json_path)
-    if plot_path is not None:
+    if plot_path is not None and not evaluation.levels:
+        say(f"{plot_path}: not written, as there is no figure for signals")
+    elif plot_path is not None:
         from genoformer.cli.evaluate_plot import draw
 
         draw(evaluation, plot_path)
     with quiet_pipe():
         show(summary, show_all=show_all)
+
+
+def _truth(texts: tuple[str, ...]) -> str | dict[str, str]:
+    """Return the file, or the file of each channel, that the user named."""
+    if len(texts) == 1 and (Path(texts[0]).exists() or "=" not in texts[0]):
+        return texts[0]
+    pairs = [text.partition("=") for text in texts]
+    if any(not equals for _, equals, _ in pairs) or len({channel for channel, _, _ in pairs}) < len(pairs):
+        raise click.UsageError("several --truth are given as CHANNEL=FILE each, one for each channel of the track")
+    return {channel: file for channel, _, file in pairs}
 
 
 def _check_outputs(json_path: Path | None, plot_path: Path | None) -> None:

@@ -34,6 +34,9 @@ def show(summary: dict[str, Any], *, show_all: bool = False) -> None:
         console.print()
         console.print(f"by base, {name}: {_intervals(level['numbers'], level.get('intervals'))}", markup=False)
         console.print(_classes(level))
+    if summary["signals"]:
+        console.print()
+        console.print(_signals(summary["signals"]))
     if summary["genes"] is not None:
         console.print()
         _show_genes(console, summary["genes"])
@@ -111,16 +114,31 @@ def _show_genes(console: Console, genes: dict[str, Any]) -> None:
     )
 
 
+def _signals(signals: dict[str, Any]) -> Table:
+    table = _new_table("channel", "bases", "Pearson", "R2", "mean squared error", "bias")
+    for name, numbers in signals.items():
+        cells = [_number(numbers["pearson"]), _number(numbers["r2"])]
+        sizes = ["-" if numbers[key] is None else f"{numbers[key]:.4g}" for key in ("mean_squared_error", "bias")]
+        table.add_row(_escaped(name), f"{numbers['bases']:,}", *cells, *sizes)
+    return table
+
+
+_COLUMNS = {"precision": "precision", "recall": "recall", "f1": "F1", "calibration_error": "ECE"}
+_SIGNAL_COLUMNS = {"pearson": "Pearson", "r2": "R2", "bias": "bias"}
+
+
 def _sequences(summary: dict[str, Any], most: int | None) -> Table:
-    level = next(iter(summary["levels"]))
+    """List sequences with the numbers of the first level, or of the first channel of a signal track."""
+    level = next(iter(summary["levels"] or summary["signals"]))
+    columns = _COLUMNS if summary["levels"] else _SIGNAL_COLUMNS
     has_genes = summary["genes"] is not None
-    table = _new_table("sequence", "bases", "precision", "recall", "F1", "ECE", *(("3' F1",) if has_genes else ()))
+    table = _new_table("sequence", "bases", *columns.values(), *(("3' F1",) if has_genes else ()))
     for one in summary["sequences"][:most]:
         numbers = one[level]
         name = one["name"] if one["name"].isprintable() else ascii(one["name"])[1:-1]
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
         genes = [_number(one["genes"]["three-prime"]["f1"])] if has_genes else []
-        cells = [_number(numbers[key]) for key in ("precision", "recall", "f1", "calibration_error")]
+        cells = [_number(numbers[key]) for key in columns]
         table.add_row(_escaped(name), f"{one['length']:,}", *cells, *genes)
     return table
 

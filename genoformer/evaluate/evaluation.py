@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,11 +18,12 @@ from genoformer.evaluate.curves import Histogram
 from genoformer.evaluate.gene_matching import GeneCounts, match_genes
 from genoformer.evaluate.intervals import Interval, Units, bootstrap
 from genoformer.evaluate.predictions import Piece, Predictions, StorePredictions, read_genes
+from genoformer.evaluate.signals import Moments, SignalNumbers
 from genoformer.evaluate.tally import Tally
 from genoformer.evaluate.truth import CodingTruth, LabelTruth, Level, Truth
 from genoformer.formats.annotated import read_annotation
 from genoformer.formats.bytestream import sniff
-from genoformer.labels import read_labels
+from genoformer.labels import Files, Labels, read_labels
 from genoformer.store import open_store
 from genoformer.tracks import CODING_FRAME, IGNORED
 
@@ -101,8 +103,8 @@ class SequenceResult(NamedTuple):
 
     name: str
     length: int
-    numbers: dict[str, Numbers]
-    """by level"""
+    numbers: Mapping[str, Numbers | SignalNumbers]
+    """by level; of a signal track by channel"""
     genes: tuple[Score, Score] | None
     """3' ends, exact"""
 
@@ -118,6 +120,7 @@ class Evaluation:
     levels : results by name of the level
     sequences : one by one
     genes : counts, None if there were no genes to compare
+    signals : of a signal track, which has no levels: moments by channel
     bases, missing : bases of the sequences compared, and how many of them had no prediction and do not count
     notes : what was left out, and rules, in words
     """
@@ -128,6 +131,7 @@ class Evaluation:
     levels: dict[str, LevelResult]
     sequences: list[SequenceResult] = field(default_factory=list)
     genes: GeneCounts | None = None
+    signals: dict[str, Moments] = field(default_factory=dict)
     bases: int = 0
     missing: int = 0
     notes: list[str] = field(default_factory=list)
@@ -135,7 +139,7 @@ class Evaluation:
 
 def evaluate(
     prediction: str | os.PathLike[str],
-    truth: str | os.PathLike[str],
+    truth: Files,
     *,
     track: str | None = None,
     fasta: str | os.PathLike[str] | None = None,
@@ -146,7 +150,7 @@ def evaluate(
     Parameters
     ----------
     prediction : store of `genoformer predict`, or the genes of another program (GFF3 or GenBank)
-    truth : annotation, GFF3 or GenBank; of another class track, BED whose names are its classes
+    truth : annotation, GFF3 or GenBank; of other tracks BED, bedGraph or bigWig as `read_labels` takes them
     track : of the store; default: its first
     fasta : the sequences that were predicted, or genes called in; needed where no file states their lengths, and for
         the genes of a store whose input is not where it was
@@ -165,18 +169,27 @@ def evaluate(
     if kind == "empty":
         raise InputError(f"{prediction}: is empty; expected a store or GFF3")
     if kind != "hdf5":
-        annotation = read_annotation(truth)
+        annotation = read_annotation(_only(truth))
         genes = read_genes(prediction, fasta=fasta, truth=annotation)
         sequences = str(prediction) if fasta is None else str(fasta)
         return compare(genes, CodingTruth(annotation, genes.lengths(), source=str(truth), sequences=sequences))
     with closing(StorePredictions(open_store(Path(prediction)), track)) as store:
         if store.track.name != CODING_FRAME.name:
             labels = read_labels(truth, store.lengths(), store.track, sequences=store.source)
+            if store.track.kind == "signal":
+                return compare_signals(store, labels)
             return compare(store, LabelTruth(labels))
-        coding = CodingTruth(read_annotation(truth), store.lengths(), source=str(truth), sequences=store.source)
+        coding = CodingTruth(read_annotation(_only(truth)), store.lengths(), source=str(truth), sequences=store.source)
         if call_genes:
             store.call_genes(fasta)
         return compare(store, coding)
+
+
+def _only(truth: Files) -> str | os.PathLike[str]:
+    """Return the one file that coding sequences come in."""
+    if isinstance(truth, Mapping):
+        raise InputError(f"{', '.join(map(str, truth.values()))}: coding sequences come in one annotation; give that")
+    return truth
 
 
 def compare(predictions: Predictions, truth: Truth) -> Evaluation:
@@ -205,12 +218,43 @@ def compare(predictions: Predictions, truth: Truth) -> Evaluation:
             f"{predictions.source}: not one base of the {len(truth.names)} sequences of {truth.source} has a "
             "prediction that can be scored; predict these sequences first"
         )
+    _note_missing(evaluation)
+    return evaluation
+
+
+def compare_signals(predictions: StorePredictions, labels: Labels) -> Evaluation:
+    """Compare the values of a signal track with labels, channel by channel; bases without either do not count."""
+    channels, lengths = labels.track.channels, predictions.lengths()
+    evaluation = Evaluation(predictions.source, labels.source, labels.track.name, {}, notes=list(labels.notes))
+    evaluation.signals = {channel: Moments() for channel in channels}
+    for name, pieces in groupby(predictions.pieces(labels), key=lambda piece: piece.sequence):
+        truth = labels[name]
+        moments = {channel: Moments() for channel in channels}
+        for piece in pieces:
+            assert piece.probabilities is not None
+            evaluation.missing += int((piece.frames < 0).sum())
+            for channel, values, true in zip(channels, piece.probabilities, truth[piece.start :].T, strict=True):
+                moments[channel] += Moments.of(values, true[: len(values)])
+        for channel in channels:
+            evaluation.signals[channel] += moments[channel]
+        evaluation.bases += lengths[name]
+        numbers = {channel: moments[channel].numbers() for channel in channels}
+        evaluation.sequences.append(SequenceResult(name, lengths[name], numbers, None))
+    if not any(moments.bases for moments in evaluation.signals.values()):
+        raise InputError(
+            f"{predictions.source}: not one base has both a prediction and a value in {labels.source}; predict the "
+            "sequences that it tells of"
+        )
+    _note_missing(evaluation)
+    return evaluation
+
+
+def _note_missing(evaluation: Evaluation) -> None:
     if evaluation.missing:
         evaluation.notes.append(
-            f"{predictions.source}: {evaluation.missing:,} bases without a prediction (gaps, skipped or not requested) "
-            "do not count"
+            f"{evaluation.prediction}: {evaluation.missing:,} bases without a prediction (gaps, skipped or not "
+            "requested) do not count"
         )
-    return evaluation
 
 
 def _add_piece(

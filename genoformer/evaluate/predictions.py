@@ -31,7 +31,7 @@ class Piece(NamedTuple):
     frames: np.ndarray
     """(bases,): class called for each base, -1 where nothing was predicted"""
     probabilities: np.ndarray | None
-    """float32, (classes, bases), NaN where nothing was predicted"""
+    """float32, (classes, bases), NaN where nothing was predicted; of a signal track its values, (channels, bases)"""
 
 
 class Predictions(Protocol):
@@ -52,7 +52,7 @@ class Predictions(Protocol):
 
 
 class StorePredictions:
-    """The probabilities of a class track in a store; genes are called from them when asked for."""
+    """The values of a track in a store: probabilities or signals; genes are called from them when asked for."""
 
     has_probabilities = True
 
@@ -62,8 +62,8 @@ class StorePredictions:
         if name not in store.tracks:
             raise InputError(f"{store.path}: has no track {name!r}; it has {', '.join(store.tracks)}")
         self.track = store.tracks[name]
-        if self.track.kind != "class" or len(self.track.channels) < 2:
-            raise InputError(f"{store.path}: track {name!r} holds {self.track.units}, not probabilities of classes")
+        if store.dtype == np.uint8:
+            raise InputError(f"{store.path}: track {name!r} holds codes, not predictions; give what predict wrote")
         self.genes: dict[str, list[CodingSequence]] | None = None
         self.notes: list[str] = []
 

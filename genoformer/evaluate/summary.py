@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from genoformer.evaluate.counts import ClassScore, Score, class_scores
 from genoformer.evaluate.evaluation import Evaluation, LevelResult, Numbers
 from genoformer.evaluate.gene_matching import LENGTH_BINS, STRANDS, GeneCounts
 from genoformer.evaluate.intervals import LEVEL, Interval, bootstrap_f1
+from genoformer.evaluate.signals import SignalNumbers
 from genoformer.evaluate.tally import CONFIDENCE_BINS
 
 FORMAT, FORMAT_VERSION = "genoformer-evaluation", 1
@@ -23,7 +25,7 @@ def summarize(evaluation: Evaluation, *, intervals: bool = False, seed: int = 0)
     Parameters
     ----------
     evaluation : what `evaluate` returned
-    intervals : add 95% bootstrap intervals of the main numbers
+    intervals : add 95% bootstrap intervals of the main numbers; signals have none
     seed : int, of the bootstrap
 
     Returns
@@ -40,6 +42,7 @@ def summarize(evaluation: Evaluation, *, intervals: bool = False, seed: int = 0)
         "bases": {"compared": evaluation.bases, "without-prediction": evaluation.missing},
         "notes": evaluation.notes,
         "levels": {name: _level(result) for name, result in evaluation.levels.items()},
+        "signals": {name: _named(moments.numbers()) for name, moments in evaluation.signals.items()} or None,
         "genes": None if evaluation.genes is None else _genes(evaluation.genes),
         "sequences": [_sequence(*one) for one in evaluation.sequences],
     }
@@ -63,7 +66,7 @@ def _plain(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _named(numbers: Score | ClassScore | Numbers) -> dict[str, Any]:
+def _named(numbers: Score | ClassScore | Numbers | SignalNumbers) -> dict[str, Any]:
     return {name: _plain(value) for name, value in zip(numbers._fields, numbers, strict=True)}
 
 
@@ -126,7 +129,9 @@ def _gene_scores(genes: GeneCounts, *, strand: int | None = None, length_bin: in
     return found
 
 
-def _sequence(name: str, length: int, numbers: dict[str, Numbers], genes: tuple[Score, Score] | None) -> dict[str, Any]:
+def _sequence(
+    name: str, length: int, numbers: Mapping[str, Numbers | SignalNumbers], genes: tuple[Score, Score] | None
+) -> dict[str, Any]:
     described: dict[str, Any] = {"name": name, "length": length}
     described |= {level: _named(values) for level, values in numbers.items()}
     if genes is not None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from evaluation_samples import GENES, gff3, one_hot, true_frames, write_store
+
+from genoformer.tracks import Track
 
 
 @pytest.fixture
@@ -72,3 +75,19 @@ def test_what_is_wrong_is_one_line_with_the_file(call, files, tmp_path):
         result = call("evaluate", *arguments)
         assert (result.code, result.out, len(result.complaints)) == (code, "", 1)
         assert words in result.complaints[0]
+
+
+def test_signals_of_channels(call, tmp_path):
+    track = Track("both", "signal", ("+", "-"), "reads", (1, 0))
+    values = np.random.default_rng(0).normal(size=(90, 2)).astype(np.float16)
+    path = write_store(tmp_path / "p.h5", {"a": values, "b": values}, track)
+    for name, column in zip(("plus", "minus"), values.T.tolist(), strict=True):
+        lines = [f"{s}\t{i}\t{i + 1}\t{v!r}\n" for s in "ab" for i, v in enumerate(column)]
+        (tmp_path / name).write_text("".join(lines))
+    truths = "-t", f"+={tmp_path / 'plus'}", "-t", f"-={tmp_path / 'minus'}"
+    result = call("evaluate", path, *truths, "--plot", tmp_path / "x.png")
+    assert result.code == 0
+    assert "no figure for signals" in result.err
+    assert result.out.count("1.0000") == 4 + 4  # Pearson and R2 of two channels, and of the first one by sequence
+    assert call("evaluate", path, "-t", tmp_path / "plus", "-t", tmp_path / "minus").code == 2
+    assert call("evaluate", path, "-t", tmp_path / "plus").code == 1

@@ -16,7 +16,7 @@ from genoformer.evaluate.evaluation import Evaluation, evaluate
 from genoformer.evaluate.predictions import as_coding_sequence, painted_frames
 from genoformer.evaluate.summary import summarize
 from genoformer.genes import Gene
-from genoformer.tracks import CODING_FRAME, IGNORED, Track
+from genoformer.tracks import IGNORED, Track
 
 
 def perfect(folder: Path) -> Path:
@@ -231,9 +231,47 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
         evaluate(store, truth, track="x")
 
 
-def test_a_signal_is_no_classes(tmp_path: Path) -> None:
-    track = Track("signal", "signal", ("x",), "reads", (0,))
-    path = write_store(tmp_path / "p.h5", {"a": np.ones((2000, 1))}, track)
-    with pytest.raises(InputError, match="holds reads, not probabilities"):
-        evaluate(path, gff3(tmp_path / "t.gff"))
-    assert CODING_FRAME.kind == "class"
+BOTH = Track("both", "signal", ("+", "-"), "reads", (1, 0))
+
+
+def test_signals_against_bedgraphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    true = rng.normal(100, 1, (700, 2)).astype(np.float16).astype(np.float32)
+    values = (true + rng.normal(0.3, 0.5, true.shape)).astype(np.float16)
+    values[:50] = np.nan
+    files = {}
+    for channel, column in zip(BOTH.channels, true.T, strict=True):
+        files[channel] = tmp_path / f"{'plus' if channel == '+' else 'minus'}.bedgraph"
+        files[channel].write_text("".join(f"a\t{i}\t{i + 1}\t{v!r}\n" for i, v in enumerate(column.tolist()) if i % 7))
+    path = write_store(tmp_path / "p.h5", {"a": values}, BOTH)
+    monkeypatch.setattr("genoformer.evaluate.predictions.PIECE", 64)
+    found = evaluate(path, files)
+    used = np.array([i for i in range(50, 700) if i % 7])
+    for index, channel in enumerate(BOTH.channels):
+        x, y = values[used, index].astype(np.float64), true[used, index].astype(np.float64)
+        numbers = found.signals[channel].numbers()
+        assert numbers.bases == len(used)
+        assert numbers.pearson == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-9)
+        assert numbers.mean_squared_error == pytest.approx(((x - y) ** 2).mean(), abs=1e-9)
+        assert numbers.r2 == pytest.approx(1 - ((x - y) ** 2).sum() / ((y - y.mean()) ** 2).sum(), abs=1e-9)
+        assert numbers.bias == pytest.approx((x - y).mean(), abs=1e-9)
+    assert found.missing == 50
+    assert found.sequences[0].numbers["-"] == found.signals["-"].numbers()
+    summary = json.loads(json.dumps(summarize(found, intervals=True), allow_nan=False))
+    assert summary["signals"]["+"]["pearson"] == found.signals["+"].numbers().pearson
+
+
+def test_signals_without_a_base_in_common_and_constants(tmp_path: Path) -> None:
+    track = Track("cover", "signal", ("x",), "reads", (0,))
+    values = np.full((100, 1), 2.0)
+    values[:50] = np.nan
+    path = write_store(tmp_path / "p.h5", {"a": values}, track)
+    bed = tmp_path / "x.bedgraph"
+    bed.write_text("a\t0\t50\t1\n")
+    with pytest.raises(InputError, match="not one base has both"):
+        evaluate(path, bed)
+    bed.write_text("a\t50\t100\t3\n")
+    numbers = evaluate(path, bed).signals["x"].numbers()
+    assert (numbers.mean_squared_error, numbers.bias, numbers.bases) == (1, -1, 50)
+    assert math.isnan(numbers.pearson)
+    assert math.isnan(numbers.r2)
