@@ -62,6 +62,13 @@ def test_a_sequence_without_a_word_about_it_is_ignored(tmp_path: Path) -> None:
     assert "2 sequences without annotation" in genome.dropped
 
 
+def test_what_an_annotation_names_in_vain_is_counted(tmp_path: Path) -> None:
+    genes = [(0, 30, 1)]
+    genome = load(tmp_path, {"a": random_bases(60)}, {"a": genes, "x": genes * 2, "y": genes, "z": genes, "w": genes})
+    assert "5 CDS of 4 annotated sequences that are not there dropped (x, y, z ...)" in genome.dropped
+    assert "dropped" not in load(tmp_path, {"a": random_bases(60)}, {"a": genes}).dropped
+
+
 def test_an_annotation_of_something_else_is_refused(tmp_path: Path) -> None:
     """Fault 40."""
     with pytest.raises(InputError, match=r"x\.gff: names chr1, and none of these is in .*x\.fa"):
