@@ -42,7 +42,7 @@ class Watch(TorchDispatchMode):
             pairs = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
             self.operations += 2 * pairs * (q.shape[3] + v.shape[3])
             self.exponentials += pairs
-        elif name.startswith(("aten.mm", "aten.bmm", "aten.addmm")):
+        elif name.startswith(("aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm")):
             a, b = args[-2], args[-1]
             self.operations += 2 * a.numel() * b.shape[-1]
         elif name.startswith(EXPONENTIALS):

@@ -16,7 +16,7 @@ from genoformer.attention.linformer import Linformer
 from genoformer.attention.local import Local
 from genoformer.attention.performer import Performer
 from genoformer.attention.projections import Dynamic, Max
-from genoformer.attention.recompute import piece_size
+from genoformer.attention.recompute import at_once, piece_size
 from genoformer.attention.softmax import Softmax
 
 _BYTES = 4
@@ -123,17 +123,18 @@ def _softmax(module: Softmax, n: int, d: int, h: int) -> _Numbers:
 
 
 def _local(module: Local, n: int, d: int, h: int) -> _Numbers:
-    r, blocks = module.radius, -(-n // module.radius)
+    r, size = module.radius, contract.PIECE
+    cut = [min(size, n - start) for start in range(0, n, size)]
+    blocks = [-(-piece // r) for piece in cut]
+    edges = (blocks[0] + blocks[-1]) if len(blocks) > 1 else blocks[0]  # where hidden keys are a dimension more
     turned = n * d if module.rotary else 0
-    seen = 2 * d * (blocks + 2) * r  # keys and values, with a halo
-    # Of a piece: keys and values thrice in blocks and once before, queries, rotated or not, and outputs.
-    working = 9 * (d + 1) + 4 + (d if module.rotary else 0)
-    held = _answers(n, d, min(n, contract.PIECE), working)
+    # Of a piece: queries, keys and values, rotated or not, and with hidden keys beside them; outputs.
+    working = 6 * (d + 1) + (d if module.rotary else 0)
     return _Numbers(
-        h * blocks * 12 * r**2 * (d + 1),
-        h * blocks * 3 * r**2 + 2 * turned,
-        h * (held + seen + turned),
-        h * seen + turned,
+        h * 12 * r**2 * (sum(blocks) * d + edges),
+        h * 3 * r**2 * sum(blocks) + 2 * turned,
+        h * _answers(n, d, cut[0], working),
+        0,
         2 * n * d * h,
     )
 
@@ -208,11 +209,10 @@ def _linear(projection: Linear, n: int, d: int, h: int) -> tuple[int, float, flo
 def _hybrid(module: Hybrid, n: int, d: int, h: int) -> _Numbers:
     split = module.first_heads
     first, second = _numbers(module.first, n, d, split), _numbers(module.second, n, d, h - split)
-    rotated = n * d * split if isinstance(module.first, Local) and module.first.rotary else 0  # keys, which stay
     return _Numbers(
         first.operations + second.operations,
         first.exponentials + second.exponentials,
-        max(first.forward + second.state, rotated + max(n * d * split + second.forward, 2 * n * d * h)),
+        max(first.forward + second.state, n * d * split + second.forward, 2 * n * d * h),
         first.training + second.training,
         first.state + second.state,
     )
@@ -220,16 +220,20 @@ def _hybrid(module: Hybrid, n: int, d: int, h: int) -> _Numbers:
 
 def _joint(module: Joint, n: int, d: int, h: int) -> _Numbers:
     m, r, c = module.performer.count, module.radius, module.cell
-    cells = -(-n // c)
-    padded = cells * (c + 2 * r)  # keys of all cells, with a block to each side
-    strips = 3 * cells * m * (d + 1)
-    summing, keys = 2 * n * m * (2 * d + 1), 2 * padded * m * (2 * d + 1)
-    near, far = 2 * 3 * r * (2 * d + 1) + 4 * r * m, 2 * m * (2 * d + 1)
-    cell = min(c, n) * (3 * (2 * d + 1) + 9 * r + 4 * m)
+    cells, blocks = -(-n // c), -(-n // r)
+    padded = (blocks + 2 * cells) * r  # keys of all cells, with a block to each side
+    strip = m * (d + 1)
+    features = 2 * m * (d + 2) * (2 * n + padded)
+    summed = 2 * m * (d + 1) * (n + padded)
+    others = 2 * strip * blocks * (min(c, n) // r + 2)  # sums of a cell's blocks, for each of its blocks
+    edges = 4 * r * (m + d + 1)  # of two blocks at the edge of reach, a query
+    at_hand = min(c, n)
+    group = min(h, at_once(4 * at_hand * m, torch.device("cpu")))  # heads whose features are there at once
+    working = at_hand * 7 * d + group / h * (at_hand * (2.1 * m + 1.5 * r) + 3 * at_hand / r * strip)
     return _Numbers(
-        h * (summing + keys + n * (near + far)),
-        h * (2 * n * m + padded * m + 3 * n * r),
-        h * (n * (6 * d + 4) + strips + cell),
-        h * (n * (7 * d + 2) + strips),
-        h * (2 * n * d + strips),
+        h * (features + summed + others + blocks * r * (edges + 2 * strip) + 12 * blocks * r**2 * d),
+        h * ((2 * n + padded) * m + n * (3 * r + 1)),
+        h * (n * d + 4 * cells * strip + working),
+        h * cells * strip,
+        h * (2 * n * d + 3 * cells * strip),
     )

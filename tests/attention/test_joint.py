@@ -12,8 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from genoformer.attention import Joint, Performer
+from genoformer.attention import Joint, Local, Performer
+from genoformer.attention.attention import EMPTY
 from genoformer.attention.joint import FEATURES, Strips, most_temperature
+from genoformer.attention.local import Surroundings, band
+from genoformer.attention.softmax import attend_with_log_sum
 from genoformer.config import ModelConfig
 from genoformer.errors import ConfigError
 from genoformer.model.genoformer import build
@@ -146,6 +149,46 @@ def test_chunks_far_apart_merge_in_any_order() -> None:
         for i in order[1:]:
             merged = merged + parts[i]
         close(module.attend(q, merged), expected, 1e-12)
+
+
+def test_one_chunk_is_read_where_it_lies() -> None:
+    """Keys and values of a summary are not copied, unless they come from several chunks."""
+    k, v = draw(1, HEADS, 40, DIM, count=2)
+    parts = [Local(radius=RADIUS).summarize(k[:, :, p], v[:, :, p], start=p.start) for p in bounds([25, 15])]
+    wanted = [range(-RADIUS, 12), range(6, 30), range(34, 52), range(60, 70)]
+    lone, both = Surroundings(parts[0], wanted[:1]), Surroundings(parts[0] + parts[1], wanted)
+    assert lone.keys.data_ptr() == k.data_ptr()
+    assert lone.values.data_ptr() == v.data_ptr()
+    for around in wanted:
+        held = [i for i in around if 0 <= i < 40]
+        expected = torch.zeros(1, HEADS, len(around), DIM, dtype=k.dtype)
+        places = [i - around.start for i in held]
+        expected[:, :, places] = k[:, :, held]
+        assert torch.equal(both.padded(both.keys[:, :, both.held(around)], around), expected)
+        hidden = both.hidden(around)
+        if len(held) == len(around):
+            assert hidden is None
+        else:
+            assert hidden is not None
+            assert (hidden[0, 0] == 0).nonzero()[:, 0].tolist() == places
+
+
+@pytest.mark.parametrize("radius", [RADIUS, 700])
+def test_a_band_is_what_the_kernel_is_told(radius: int) -> None:
+    """Means and log-sums over a band, wider than the kernel's own blocks or not, and gradients of both."""
+    q, (k, v) = draw(1, 2, radius, DIM, count=1)[0], draw(1, 2, 3 * radius, DIM, seed=2, count=2)
+    bias = torch.zeros(1, 1, 3 * radius, dtype=q.dtype)
+    bias[..., : radius // 2] = EMPTY
+    edge = band(radius, q)
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    for hidden in (None, bias):
+        got = attend_with_log_sum(*inputs, hidden, band=edge)
+        scores = q @ k.transpose(-1, -2) + edge + (0 if hidden is None else hidden[:, :, None])
+        both = torch.cat([got.mean, got.log_sum[..., None]], dim=-1)
+        expected = torch.cat([scores.softmax(dim=-1) @ v, scores.logsumexp(dim=-1)[..., None]], dim=-1)
+        close(both, expected, 1e-12)
+        for mine, theirs in zip(gradients(both, inputs), gradients(expected, inputs), strict=True):
+            close(mine, theirs, 1e-11)
 
 
 def test_strips_know_their_place() -> None:

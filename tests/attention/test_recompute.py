@@ -31,6 +31,11 @@ def mean(piece: slice, x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]
     return scores.logsumexp(dim=-1), scores.softmax(dim=-1) @ y
 
 
+def means(piece: slice, x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    """Two of them, of different weights."""
+    return *mean(piece, x, y, w), *mean(piece, y, x, w)
+
+
 def inputs() -> list[Tensor]:
     x, y = draw(2, 3, TOKENS, 4, count=2)
     (w,) = draw(4, 4, seed=2, count=1)
@@ -38,7 +43,7 @@ def inputs() -> list[Tensor]:
 
 
 @pytest.mark.parametrize("size", [1, 5, TOKENS - 1, TOKENS, 100])
-@pytest.mark.parametrize(("function", "join"), [(softened, "cat"), (totals, "sum"), (mean, "log")])
+@pytest.mark.parametrize(("function", "join"), [(softened, "cat"), (totals, "sum"), (mean, "log"), (means, "log")])
 def test_pieces_do_not_show(function: object, join: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("genoformer.attention.attention.PIECE", size)
     x, y, w = inputs()
