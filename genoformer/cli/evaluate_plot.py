@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,22 @@ _FEWEST = 30
 
 
 def draw(evaluation: Evaluation, path: Path) -> None:
-    """Write a figure with a row of three panels for each level; see `bench_plot.check_plot` for what may go wrong."""
+    """Write a figure: a row for each level with reliability, curves and confusion; calls without probabilities have the
+    last only. See `bench_plot.check_plot` for what may go wrong.
+    """
     from matplotlib.figure import Figure
 
     levels = evaluation.levels
-    figure = Figure(figsize=(18, 0.6 + 5.6 * len(levels)), layout="constrained")
-    panels = figure.subplots(len(levels), 3, squeeze=False)
-    for row, (name, result) in zip(panels, levels.items(), strict=True):
-        _draw_reliability(row[0], result)
-        _draw_curves(row[1], result)
-        _draw_confusion(row[2], result)
-        row[0].set_title(f"{name}: {result.tally.bases:,} bases", loc="left", fontsize=_FONT + 2, weight="bold")
-    figure.suptitle(f"{evaluation.prediction} against {evaluation.truth}", fontsize=_FONT)
+    drawn: tuple[Callable[[Any, LevelResult], None], ...] = (_draw_reliability, _draw_curves, _draw_confusion)
+    if not any(result.tally.has_probabilities for result in levels.values()):
+        drawn = (_draw_confusion,)
+    figure = Figure(figsize=(6 * len(drawn) + 1, 0.6 + 5.6 * len(levels)), layout="constrained")
+    rows = figure.subplots(len(levels), len(drawn), squeeze=False)
+    for panels, (name, result) in zip(rows, levels.items(), strict=True):
+        for panel, draw_panel in zip(panels, drawn, strict=True):
+            draw_panel(panel, result)
+        panels[0].set_title(f"{name}: {result.tally.bases:,} bases", loc="left", fontsize=_FONT + 2, weight="bold")
+    figure.suptitle(f"{Path(evaluation.prediction).name} against {Path(evaluation.truth).name}", fontsize=_FONT)
     figure.savefig(path, dpi=110)
 
 
@@ -41,16 +46,8 @@ def _style(panel: Any, across: str, up: str) -> None:
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _say_nothing(panel: Any, words: str) -> None:
-    panel.text(0.5, 0.5, words, ha="center", va="center", transform=panel.transAxes, fontsize=_FONT)
-    panel.set_axis_off()
-
-
 def _draw_reliability(panel: Any, result: LevelResult) -> None:
     """Accuracy against confidence; bars: the share of bases."""
-    if not result.tally.has_probabilities:
-        _say_nothing(panel, "calls without probabilities:\nno reliability curve")
-        return
     bins = [one for one in reliability(result.tally.bins) if one.bases >= _FEWEST]
     panel.plot([0, 1], [0, 1], color="#aaaaaa", linestyle=":", label="perfectly calibrated")
     points = [one.confidence for one in bins], [one.accuracy for one in bins]
@@ -67,9 +64,7 @@ def _draw_reliability(panel: Any, result: LevelResult) -> None:
 
 def _draw_curves(panel: Any, result: LevelResult) -> None:
     """Precision against recall, one line a class."""
-    if result.histogram is None:
-        _say_nothing(panel, "calls without probabilities:\nno precision-recall curve")
-        return
+    assert result.histogram is not None
     for index, name in enumerate(result.level.classes):
         curve = result.histogram.curve(index)
         if len(curve.recall):

@@ -29,10 +29,10 @@ def show(summary: dict[str, Any], *, show_all: bool = False) -> None:
     """Print what was found to stdout."""
     console = Console(width=WIDTH, highlight=False)
     for line in _heading(summary):
-        console.print(line, markup=False)
+        _say(line)
     for name, level in summary["levels"].items():
         console.print()
-        console.print(f"by base, {name}: {_intervals(level['numbers'], level.get('intervals'))}", markup=False)
+        _say(f"by base, {name}: {_intervals(level['numbers'], level.get('intervals'))}")
         console.print(_classes(level))
     if summary["signals"]:
         console.print()
@@ -47,8 +47,13 @@ def show(summary: dict[str, Any], *, show_all: bool = False) -> None:
             console.print(f"... and {len(summary['sequences']) - FIRST:,} more; --all lists them")
     console.print()
     for note in summary["notes"]:
-        for line in textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="  ", break_on_hyphens=False):
-            click.echo(line)
+        _say(f"note: {note}")
+
+
+def _say(text: str) -> None:
+    """Print a paragraph to stdout."""
+    for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False):
+        click.echo(line)
 
 
 def _heading(summary: dict[str, Any]) -> Iterator[str]:
@@ -94,7 +99,7 @@ def _classes(level: dict[str, Any]) -> Table:
 def _show_genes(console: Console, genes: dict[str, Any]) -> None:
     for key, word in (("three-prime", "3' end"), ("exact", "exact")):
         numbers = genes[key]
-        console.print(f"by gene, {word}: {_intervals(numbers, numbers.get('intervals'))}", markup=False)
+        _say(f"by gene, {word}: {_intervals(numbers, numbers.get('intervals'))}")
     table = _new_table(
         "genes", "true", "called", "3' prec.", "3' recall", "3' F1", "exact prec.", "ex. recall", "ex. F1"
     )
@@ -107,10 +112,9 @@ def _show_genes(console: Console, genes: dict[str, Any]) -> None:
         table.add_row(name, f"{end['true']:,}", f"{end['called']:,}", *cells)
     console.print(table)
     out = genes["left-out"]
-    console.print(
+    _say(
         f"left out: {out['true']:,} true genes that are pseudo, broken or cut within the sequence, and "
-        f"{out['called']:,} called genes that lie in these",
-        markup=False,
+        f"{out['called']:,} called genes that lie in these"
     )
 
 
