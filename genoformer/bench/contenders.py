@@ -199,6 +199,11 @@ def _random(shape: Shape, tokens: int) -> float:
     return 8.0 * tokens * shape.features * shape.width
 
 
+def _paired(shape: Shape, tokens: int) -> float:
+    """Return the operations of a Performer two of whose features come from one row."""
+    return 0.75 * _random(shape, tokens)
+
+
 def _dimensions(shape: Shape, tokens: int) -> float:
     """Return the operations of a Performer whose features are the dimensions themselves."""
     return 8.0 * tokens * shape.dim * shape.width
@@ -260,7 +265,7 @@ def _linformer_ours(kind: str, *, products: int, in_layer: int, usual: bool = Tr
 
 def _performer_ours(kind: str) -> Ours:
     usual = kind in ("positive", "hyperbolic", "relu")
-    count = _dimensions if FEATURES[kind].rows == "identity" else _random
+    count = {"identity": _dimensions, "mirrored": _paired, "waves": _paired}.get(FEATURES[kind].rows, _random)
     return Ours(_performer(kind), count, _projected(count), usual, kind == "positive")
 
 
