@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import tomllib
-import types
 import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
 
 from genoformer.errors import ConfigError
+from genoformer.plain import from_dict, read_toml, to_dict
 from genoformer.tracks import TRACKS
 
-T = TypeVar("T")
+__all__ = [
+    "INPUTS",
+    "PERFORMER_FEATURES",
+    "ModelConfig",
+    "RunConfig",
+    "Sample",
+    "TrainConfig",
+    "from_dict",
+    "read_toml",
+    "to_dict",
+]
 
 INPUTS = ("open-frames", "stop-distances")
 """Inputs that can be derived from the tokens, beside the tokens themselves."""
@@ -337,76 +342,3 @@ class RunConfig:
             most is None or max(self.train.windows) <= most,
             f"windows must be at most linformer_tokens x stem_stride = {most} bases, which the model can see",
         )
-
-
-def _fits(value: Any, kind: Any) -> Any:
-    """Return value as the annotated kind, or raise TypeError."""
-    origin = typing.get_origin(kind)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise TypeError("a list")
-        return tuple(_fits(item, typing.get_args(kind)[0]) for item in value)
-    if origin is types.UnionType:
-        kind = next(k for k in typing.get_args(kind) if k is not type(None))
-    if dataclasses.is_dataclass(kind):
-        return from_dict(typing.cast(type, kind), value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError({str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind])
-    return value
-
-
-def from_dict(kind: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
-    """Build a configuration from plain values (of TOML or JSON).
-
-    Raises
-    ------
-    ConfigError : a key is unknown, a value has the wrong type, or values do not go together
-    """
-    prefix = f"{where}: " if where else ""
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{prefix}expected a table for {kind.__name__}, got {values!r}")
-    hints = typing.get_type_hints(kind)
-    known = [item.name for item in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    unknown = sorted(set(values) - set(known))
-    if unknown:
-        raise ConfigError(f"{prefix}unknown key {unknown[0]!r} for {kind.__name__}; known are: {', '.join(known)}")
-    built: dict[str, Any] = {}
-    for key, value in values.items():
-        try:
-            built[key] = _fits(value, hints[key])
-        except TypeError as error:
-            raise ConfigError(f"{prefix}{key} must be {error}, got {value!r}") from None
-        except ConfigError as error:
-            raise ConfigError(
-                f"{prefix}{error}" if where and not str(error).startswith(where) else str(error)
-            ) from None
-    try:
-        return kind(**built)
-    except ConfigError as error:
-        raise ConfigError(f"{prefix}{error}") from None
-    except TypeError as error:
-        missing = [item.name for item in dataclasses.fields(kind) if item.name not in built]  # type: ignore[arg-type]
-        raise ConfigError(f"{prefix}{kind.__name__} lacks a value ({error}); it has: {', '.join(missing)}") from None
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """Return a configuration as plain values that JSON and TOML can hold."""
-    return dataclasses.asdict(config)
-
-
-def read_toml(kind: type[T], path: str | Path) -> T:
-    """Read a configuration file.
-
-    Raises
-    ------
-    ConfigError : the file cannot be read, is not TOML, or does not describe a `kind`
-    """
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
-    return from_dict(kind, values, where=str(path))

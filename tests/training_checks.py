@@ -1,0 +1,101 @@
+"""Checks of training in a team, run by test_training_team.py on each rank of a group."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from ranks import main, over
+from tiny import made_up_genome, tiny_config, write_fasta, write_gff
+
+from genoformer import train as module
+from genoformer.config import RunConfig, Sample, TrainConfig
+from genoformer.model.checkpoint import load_model, named_tensors, read_tensors
+from genoformer.team import ALONE, join_team
+from genoformer.train import LOG, STATE, Progress, train
+
+CASES: dict[str, tuple[Any, ...]] = {
+    "plain": ({}, {}),
+    "tuned": ({"attention": ("performer",), "performer_features": "saderf"}, {"redraw_every": 3}),
+    "passes": ({}, {"accumulate": 2, "error_rates": (0.0, 0.05), "class_weights": (1.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0)}),
+}
+
+
+def common_folder(rank: int) -> Path:
+    """Make a folder that all ranks know, with two genomes."""
+    name = [tempfile.mkdtemp() if rank == 0 else ""]
+    distributed.broadcast_object_list(name)
+    folder = Path(name[0])
+    if rank == 0:
+        for genome, seed in (("a", 1), ("b", 2)):
+            bases, places = made_up_genome(8, seed=seed)
+            write_fasta(folder / f"{genome}.fa", {"chr": bases})
+            write_gff(folder / f"{genome}.gff", {"chr": places})
+    distributed.barrier()
+    return folder
+
+
+def configuration(model: dict[str, Any], changes: dict[str, Any], *, step_bases: int) -> RunConfig:
+    base = {"windows": (60, 180), "steps": 6, "warmup": 2, "validate_every": 3, "save_every": 2}
+    settings = TrainConfig(**{**base, "step_bases": step_bases, "validate_bases": 900, **changes})
+    return RunConfig(tiny_config(**model), settings, (Sample("a.fa", "a.gff"), Sample("b.fa", "b.gff", "validation")))
+
+
+def close(found: list[Progress], expected: list[Progress]) -> None:
+    assert [progress.step for progress in found] == [progress.step for progress in expected]
+    for one, two in zip(found, expected, strict=True):
+        assert abs(one.loss / two.loss - 1) < 1e-4, (one, two)
+        assert (one.validation is None) == (two.validation is None)
+
+
+@over(CASES)
+def check_the_curve_is_that_of_one_with_as_many_windows(
+    rank: int, size: int, model: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    folder = common_folder(rank)
+    team = join_team()
+    assert (team.rank, team.size) == (rank, size)
+    together = list(train(configuration(model, changes, step_bases=360), folder / "team", root=folder))
+    module.join_team = lambda: ALONE  # type: ignore[assignment]
+    try:
+        larger = configuration(model, changes, step_bases=360 * size)
+        alone = list(train(larger, folder / f"alone-{rank}", root=folder))
+    finally:
+        module.join_team = join_team
+    close(together, alone)
+    assert together[-1].validation == alone[-1].validation or abs(together[-1].validation - alone[-1].validation) < 0.01
+    distributed.barrier()
+    assert len((folder / "team" / LOG).read_text().splitlines()) == 6
+    one, two = (named_tensors(load_model(folder / name / "model")) for name in ("team", f"alone-{rank}"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(
+            tensor, two[name], rtol=0.02, atol=2e-4, msg=lambda words, name=name: f"{name}: {words}"
+        )
+
+
+def check_a_team_goes_on_where_it_was(rank: int, size: int) -> None:
+    folder = common_folder(rank)
+    config = configuration({}, {}, step_bases=360)
+    whole = list(train(config, folder / "whole", root=folder))
+    for progress in train(config, folder / "cut", root=folder):
+        if progress.step == 3:
+            break
+    distributed.barrier()
+    rest = list(train(config, folder / "cut", root=folder, resume=True))
+    assert [(p.step, p.loss, p.validation) for p in rest] == [(p.step, p.loss, p.validation) for p in whole[2:]]
+    distributed.barrier()
+    (one, _), (two, _) = (read_tensors(folder / name / STATE) for name in ("whole", "cut"))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(globals())
