@@ -35,7 +35,9 @@ def draw(evaluation: Evaluation, path: Path) -> None:
         for panel, draw_panel in zip(panels, drawn, strict=True):
             draw_panel(panel, result)
         panels[0].set_title(f"{name}: {result.tally.bases:,} bases", loc="left", fontsize=_FONT + 2, weight="bold")
-    figure.suptitle(f"{Path(evaluation.prediction).name} against {Path(evaluation.truth).name}", fontsize=_FONT)
+    between = " " if len(drawn) > 1 else "\n"
+    title = f"{Path(evaluation.prediction).name}{between}against {Path(evaluation.truth).name}"
+    figure.suptitle(title, fontsize=_FONT)
     figure.savefig(path, dpi=110)
 
 

@@ -347,7 +347,7 @@ def test_strands_as_numbers_are_read_and_counted(tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records] == [
         f"{path}: 3 features, line 2 first, have strand 1 or -1: read as + and -"
     ]
-    with pytest.raises(FormatError, match="strand .column 7. of a CDS must be '.' or '-', got '2'"):
+    with pytest.raises(FormatError, match=r"strand .column 7. of a CDS must be '.' or '-', got '2'"):
         read_gff3(write(tmp_path / "b.gff", line(1, 6, "2")))
 
 
