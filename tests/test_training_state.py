@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -239,35 +240,52 @@ class Died(BaseException):
     pass
 
 
-def test_a_save_that_dies_leaves_the_old_model_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At every rename, before and after; and the next save puts all right."""
-    old, new, third = tiny_model(), tiny_model(width=32), tiny_model(width=8)
-    seen, original = set(), Path.replace
-    for when, after in itertools.product(range(1, 4), (False, True)):
-        folder = tmp_path / f"{when}{after}"
-        save_model(folder, old, tiny_config(), name="old")
-        calls = itertools.count(1)
+def dying(when: int, *, after: bool) -> Callable[[Path, Path], Path]:
+    """Return `Path.replace` for a process that dies before or after its so-manieth rename."""
+    original, calls = Path.replace, itertools.count(1)
 
-        def dying(self: Path, target: Path, *, when: int = when, after: bool = after, calls: Any = calls) -> Path:
-            dies = next(calls) == when
-            if dies and not after:
-                raise Died
+    def replace(self: Path, target: Path) -> Path:
+        dies = next(calls) == when
+        if not dies or after:
             original(self, target)
-            if dies:
-                raise Died
-            return target
+        if dies:
+            raise Died
+        return target
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", dying)
-            with pytest.raises(Died):
-                save_model(folder, new, tiny_config(width=32), name="new")
-        loaded = load_model(folder)
-        assert loaded.checkpoint.config.width == {"old": 16, "new": 32}[loaded.checkpoint.name]
-        seen.add(loaded.checkpoint.name)
-        save_model(folder, third, tiny_config(width=8), name="third")
-        assert load_model(folder).checkpoint.name == "third"
+    return replace
+
+
+MOMENTS = list(itertools.product(range(1, 5), (False, True)))
+
+
+@pytest.mark.parametrize(("when", "after"), [moment for moment in MOMENTS if moment[0] < 4])
+def test_a_save_that_dies_leaves_the_old_model_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: int, after: bool
+) -> None:
+    """At every rename, before and after; so does another one after it, and one that does not die puts all right."""
+    widths = {"old": 16, "new": 32, "third": 8, "fourth": 24}
+    models = {name: tiny_model(width=width) for name, width in widths.items()}
+    seen = {"new": set[str](), "third": set[str]()}
+
+    def save(folder: Path, name: str, moment: tuple[int, bool] | None = None) -> None:
+        with monkeypatch.context() as patch, pytest.raises(Died) if moment else nullcontext():
+            if moment:
+                patch.setattr(Path, "replace", dying(moment[0], after=moment[1]))
+            save_model(folder, models[name], tiny_config(width=widths[name]), name=name)
+
+    for again in MOMENTS if (when, after) in ((2, True), (3, False)) else MOMENTS[:6]:
+        folder = tmp_path / f"{again[0]}{again[1]}"
+        save(folder, "old")
+        for name, moment in (("new", (when, after)), ("third", again)):
+            save(folder, name, moment)
+            loaded = load_model(folder).checkpoint
+            assert loaded.config.width == widths[loaded.name]
+            seen[name].add(loaded.name)
+        save(folder, "fourth")
+        assert load_model(folder).checkpoint.name == "fourth"
         assert sorted(path.name for path in folder.iterdir()) == [checkpoint.CONFIG, checkpoint.WEIGHTS]
-    assert seen == {"old", "new"}
+    before = "new" if (when, after) >= (2, True) else "old"
+    assert seen == {"new": {before}, "third": {before, "third"}}
 
 
 def test_the_model_is_saved_before_the_state(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
