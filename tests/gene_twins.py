@@ -102,9 +102,11 @@ def _codons_worth(worth: np.ndarray, start: int, end: int) -> float:
 
 def _naive_score(worth, start, end, codon, opened, scoring):
     score = _codons_worth(worth, start, end)
-    score -= scoring.cost + scoring.short * math.exp(-(end - start) / scoring.scale) + scoring.edge * opened[1]
+    closed = 2 - opened[0] - opened[1]
+    score -= closed / 2 * (scoring.cost + scoring.short * math.exp(-(end - start) / scoring.scale))
+    score -= (2 - closed) * scoring.edge
     if opened[0]:
-        return score - scoring.edge
+        return score
     before = start
     while before - 3 >= 0 and start - before < 15:
         before -= 3

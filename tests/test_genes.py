@@ -165,7 +165,7 @@ def test_a_circle_has_the_same_genes_wherever_it_begins(seed, share):
 
 
 def test_a_circle_cut_within_a_gene_gives_it_once_and_a_line_gives_its_ends():
-    made = genome(3, genes=3)
+    made = genome(3, genes=3, codons=(150, 200))
     a, b, _ = made.genes[1]
     turned = rotated(made, (a + b) // 2)
     assert len(call(turned, circular=True)) == 3

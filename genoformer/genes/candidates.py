@@ -33,9 +33,9 @@ class Scoring:
     cap : most that one base can say for or against a gene, before weighting
     bias : taken from the log-odds of each base, before weighting
     weight : of the log-odds of a base; far below 1, as neighboring bases say much the same
-    cost : of any gene
-    short, scale : cost of a gene of length 0, falling by e each ``scale`` bases
-    edge : cost of an end that lies beyond an edge, instead of a start or stop
+    cost : of any gene, half of it for each end
+    short, scale : cost of a gene of length 0, falling by e each ``scale`` bases, half of it for each end
+    edge : cost of an end that lies beyond an edge, instead of its half of the costs above
     gradient : weight of the step of mean log-odds at a start
     gtg, ttg, rare : cost of start codons against ATG
     hexamers, signal : weights of what is learned from a sequence itself, see `signals`
@@ -45,24 +45,24 @@ class Scoring:
     temperature : what scores are divided by to become log-probabilities, as neighboring bases say the same
     """
 
-    cap: float = 4.0
-    bias: float = 0.0
-    weight: float = 0.1
-    cost: float = 1.0
-    short: float = 5.0
-    scale: float = 100.0
-    edge: float = 1.0
-    gradient: float = 0.5
-    gtg: float = 1.5
-    ttg: float = 2.0
-    rare: float = 8.0
-    hexamers: float = 0.3
-    signal: float = 1.0
+    cap: float = 1.25
+    bias: float = -2.5
+    weight: float = 0.04
+    cost: float = 5.0
+    short: float = 18.0
+    scale: float = 185.0
+    edge: float = 0.5
+    gradient: float = 1.5
+    gtg: float = 2.0
+    ttg: float = 3.0
+    rare: float = 40.0
+    hexamers: float = 0.33
+    signal: float = 1.33
     least: int = 90
     least_open: int = 60
     starts: int = 6
-    margin: float = -5.0
-    temperature: float = 2.0
+    margin: float = -40.0
+    temperature: float = 8.0
 
 
 class Candidates(NamedTuple):
@@ -252,9 +252,9 @@ def _ends(found: Candidates, strand: Strand, scoring: Scoring) -> np.ndarray:
     before = np.maximum(start - _AROUND, first + (start - first) % 3)
     upstream = (sums[start] - sums[before]) / np.maximum(start - before, 3)
     step = ((sums[start + _AROUND] - sums[start]) / _AROUND - upstream) / scoring.weight
-    at_start = np.where(found.open_start, -scoring.edge, scoring.gradient * step)
-    length = found.end - start
-    return at_start - scoring.edge * found.open_end - scoring.cost - scoring.short * np.exp(-length / scoring.scale)
+    opened = found.open_start.astype(np.int8) + found.open_end
+    prior = scoring.cost + scoring.short * np.exp((start - found.end) / scoring.scale)
+    return np.where(found.open_start, 0.0, scoring.gradient * step) - prior * (1 - opened / 2) - scoring.edge * opened
 
 
 def _best_starts(found: Candidates, scoring: Scoring) -> Candidates:

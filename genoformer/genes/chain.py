@@ -31,7 +31,7 @@ class Rules:
     divergent: int = 0
     overlap_cost: float = 0.05
     near: int = 30
-    near_bonus: float = 2.0
+    near_bonus: float = 0.3
 
 
 class _Pairs(NamedTuple):

@@ -36,8 +36,8 @@ class PathCosts:
 
     weight: float = 0.25
     floor: float = 1e-3
-    insertion: float = 6.0
-    deletion: float = 6.0
+    insertion: float = 4.0
+    deletion: float = 4.0
     enter: float = 1.0
     leave: float = 1.0
     anywhere: float = 2.0
