@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +36,15 @@ class Moments(nn.Module):
         self.register_buffer("gathered", torch.zeros(2, 2, heads, dim, dtype=torch.float64), persistent=False)
         self.register_buffer("counted", torch.zeros(2, dtype=torch.float64), persistent=False)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move and convert, but keep sums in float64: in half precision they would stall or overflow."""
+        sums = {name: getattr(self, name) for name in ("gathered", "counted")}
+        super()._apply(fn, recurse)
+        for name, kept in sums.items():
+            device = getattr(self, name).device
+            setattr(self, name, torch.zeros_like(kept, device=device) if kept.is_meta else kept.to(device))
+        return self
+
     @torch.no_grad()
     def gather(self, vectors: Tensor, side: int, mask: Tensor | None = None) -> None:
         """Add scaled queries or keys (B, H, T, D) to what has been gathered, in training mode; else do nothing.
@@ -51,12 +63,12 @@ class Moments(nn.Module):
         """Take over what has been gathered since the last time, as ``momentum`` of the old and the rest of the new.
 
         Every process of a parallel training must call it after the same steps; with torch.distributed set up, they
-        settle on the same numbers.
+        settle on the same numbers. Sums that are not finite are left out: one bad step must not spoil all later ones.
         """
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(self.gathered)
             torch.distributed.all_reduce(self.counted)
-        if bool((self.counted > 0).all()):
+        if bool((self.counted > 0).all()) and bool(self.gathered.isfinite().all()):
             new = (self.gathered / self.counted[:, None, None, None]).to(self.mean.dtype)
             self.mean.lerp_(new[:, 0], 1.0 - momentum)
             self.square.lerp_(new[:, 1], 1.0 - momentum)

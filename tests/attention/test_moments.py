@@ -135,3 +135,41 @@ def test_every_performer_inside_a_module_is_reached() -> None:
     square = parts[0].moments.square.clone()
     settle_moments(module, momentum=0.0)
     assert not torch.equal(parts[0].moments.square, square)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_sums_do_not_overflow_or_stall_in_half_precision(dtype: torch.dtype) -> None:
+    """80,000 vectors: more than float16 can count to, and than bfloat16 can add up one by one."""
+    (x,) = draw(1, HEADS, 40_000, DIM, count=1)
+    module = Performer(HEADS, DIM, count=8, features="oprf", max_temperature=None).train()
+    module(x.float()[:, :, :100], x.float()[:, :, :100], x.float()[:, :, :100])
+    counted = module.moments.counted.clone()
+    module = module.to(dtype)
+    assert torch.equal(module.moments.counted, counted)
+    for _ in range(2):
+        module(x.to(dtype), x.to(dtype), x.to(dtype))
+    assert module.moments.counted.tolist() == [80_100.0, 80_100.0]
+    module.moments.settle()
+    expected = (x * DIM**-0.25).square().mean(dim=(0, 2)).expand(2, -1, -1)
+    torch.testing.assert_close(module.moments.square.double(), expected, rtol=0.02, atol=0.0)
+
+
+def test_sums_move_with_their_module() -> None:
+    moments = Moments(1, 2, squared_norm=2.0).to("meta")
+    assert moments.gathered.is_meta
+    moments = moments.to_empty(device="cpu")
+    assert moments.counted.tolist() == [0.0, 0.0]
+    assert moments.counted.dtype == torch.float64
+
+
+def test_one_bad_step_does_not_spoil_all_later_ones() -> None:
+    q, k, v = lopsided()
+    module = performer("oprf").train()
+    module(q * math.nan, k, v)
+    before = module.moments.square.clone()
+    module.moments.settle()
+    assert torch.equal(module.moments.square, before)
+    module(q, k, v)
+    module.moments.settle()
+    assert bool(torch.isfinite(module.moments.square).all())
+    assert not torch.equal(module.moments.square, before)
