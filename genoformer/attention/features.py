@@ -92,6 +92,9 @@ def draw_projection(kind: str, *, heads: int, count: int, dim: int, seed: int) -
     """
     if kind not in FEATURES:
         raise ValueError(f"features must be one of {', '.join(FEATURES)}, got {kind!r}")
+    for name, number in (("heads", heads), ("count", count), ("dim", dim)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
     rows = FEATURES[kind].rows
     if rows == "identity":
         return torch.eye(dim).expand(heads, -1, -1).clone()

@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from genoformer.attention.attention import (
     EMPTY,
@@ -45,6 +46,10 @@ class Performer(Attention):
     max_temperature : largest squared norm of queries and keys; None leaves them at their natural norm (scaled by
         dim^-1/4 each, as softmax attention does)
     seed : of the projection, which is saved with the weights
+
+    Raises
+    ------
+    ValueError : there are no such features, or a number is too small
     """
 
     projection: Tensor  # (H, M, D), as drawn
@@ -60,6 +65,8 @@ class Performer(Attention):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if max_temperature is not None and not 0.0 < max_temperature < math.inf:
+            raise ValueError(f"max_temperature must be a positive number, or None, got {max_temperature}")
         self.dim, self.features, self.max_temperature = dim, features, max_temperature
         self.count = count
         projection = draw_projection(features, heads=heads, count=count, dim=dim, seed=seed)
@@ -71,7 +78,7 @@ class Performer(Attention):
             self.moments = Moments(heads, dim, squared_norm=max_temperature / 2 if max_temperature else dim**0.5)
 
     def redraw(self, seed: int) -> None:
-        """Draw new features, between training steps."""
+        """Draw new features, between training steps. Summaries made before do not fit those made after."""
         heads, _, dim = self.projection.shape
         projection = draw_projection(self.features, heads=heads, count=self.count, dim=dim, seed=seed)
         self.projection.copy_(projection)
@@ -93,7 +100,8 @@ class Performer(Attention):
         """What queries and keys are multiplied by after they have unit norm, or as they are (H or 1,)."""
         if self.max_temperature is None:
             return self.projection.new_full((1,), self.dim**-0.25)
-        return (self.max_temperature * torch.sigmoid(self.temperature)).sqrt()
+        # The square root of a sigmoid, whose gradient stays finite where the sigmoid is 0 or 1.
+        return self.max_temperature**0.5 * torch.exp(0.5 * functional.logsigmoid(self.temperature))
 
     def scaled(self, vectors: Tensor) -> Tensor:
         """Return queries or keys (B, H, T, D) as the features see them."""
@@ -254,10 +262,6 @@ def settle_moments(module: nn.Module, *, momentum: float) -> None:
     for performer in performers(module):
         if performer.kind.is_tuned:
             performer.moments.settle(momentum=momentum)
-
-
-def _of(mask: Tensor | None, piece: slice) -> Tensor | None:
-    return None if mask is None else mask[:, piece]
 
 
 def _hidden(mask: Tensor | None) -> Tensor:

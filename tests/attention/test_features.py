@@ -6,9 +6,13 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from genoformer.attention import Performer
 from genoformer.attention.features import FEATURES, draw_projection, orthogonal_blocks
+from genoformer.attention.performer import redraw_features
+
+from .cases import draw
 
 DRAWS = 4000  # independent draws: one a head
 
@@ -96,3 +100,34 @@ def test_heads_and_seeds_differ_and_seeds_repeat(kind: str) -> None:
 def test_unknown_features_are_refused() -> None:
     with pytest.raises(ValueError, match="features must be one of positive"):
         draw_projection("cosine", heads=1, count=8, dim=8, seed=0)
+
+
+def test_redrawing_a_model_gives_each_layer_its_own_and_repeats() -> None:
+    model, again = (nn.ModuleList(Performer(2, 8, count=6, seed=seed) for seed in (1, 2)) for _ in range(2))
+    held = [layer.projection for layer in model]
+    redraw_features(model, 7)
+    redraw_features(again, 7)
+    assert not torch.equal(model[0].projection, model[1].projection)
+    for layer, other, tensor in zip(model, again, held, strict=True):
+        assert torch.equal(layer.projection, other.projection)
+        assert layer.projection is tensor  # in place: what shares or watches the buffer sees it
+    first = model[0].projection.clone()
+    redraw_features(model, 8)
+    assert not torch.equal(model[0].projection, first)
+
+
+@pytest.mark.parametrize("parameter", [-1e4, -200.0, -100.0, -20.0, 20.0, 100.0, 1e4])
+@pytest.mark.parametrize("max_temperature", [2.0, 20.0])
+def test_temperatures_driven_to_their_ends(parameter: float, max_temperature: float) -> None:
+    """Outputs and gradients stay finite; in between, the square of the norm is max_temperature sigmoid(parameter)."""
+    module = Performer(2, 8, count=6, max_temperature=max_temperature)
+    with torch.no_grad():
+        module.temperature.fill_(parameter)
+    q, k, v = (x.requires_grad_() for x in draw(1, 2, 9, 8, dtype=torch.float32))
+    out = module(q, k, v)
+    for tensor in (out, *torch.autograd.grad(out.square().sum(), [q, k, v, module.temperature])):
+        assert bool(torch.isfinite(tensor).all())
+    with torch.no_grad():
+        module.temperature.fill_(0.7)
+    expected = torch.full((2,), max_temperature / (1 + math.exp(-0.7)))
+    torch.testing.assert_close(module.norm.square(), expected, rtol=1e-6, atol=0.0)
