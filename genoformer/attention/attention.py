@@ -83,6 +83,8 @@ def pieces(tokens: int) -> Iterator[slice]:
 
 def extents(mask: Tensor) -> Tensor:
     """Return how far each row of a mask reaches: one past its last True (B, T) -> (B,)."""
+    if mask.ndim != 2:
+        raise ValueError(f"mask must be bool (batch, tokens), got {mask.dtype} {tuple(mask.shape)}")
     positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
     return (mask * positions).amax(dim=1) if mask.shape[1] else mask.new_zeros(len(mask), dtype=torch.int64)
 
@@ -106,7 +108,10 @@ def check_chunk(keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tens
         if tuple(mask.shape) != expected or mask.dtype != torch.bool:
             raise ValueError(f"mask must be bool {expected} (batch, tokens), got {mask.dtype} {tuple(mask.shape)}")
         mask = None if bool(mask.all()) else mask
-    return hide(in_float(keys), mask), hide(in_float(values), mask), mask
+    keys, values = in_float(keys), in_float(values)
+    if keys.dtype != values.dtype:
+        raise ValueError(f"keys and values must be alike in precision, got {keys.dtype} and {values.dtype}")
+    return hide(keys, mask), hide(values, mask), mask
 
 
 def in_float(tensor: Tensor) -> Tensor:

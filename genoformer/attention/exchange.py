@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch import distributed as dist
-from torch.autograd.function import once_differentiable
+
+from genoformer.attention.backward import differentiable_once
 
 Bounds = tuple[int, int]
 """Tokens [start, end) of a rank."""
@@ -129,7 +130,7 @@ class _AllReduce(torch.autograd.Function):
         return total, token.clone()
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         total = grads[0].clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total, group=ctx.group)
@@ -142,7 +143,7 @@ class _Tied(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         return grads[0], torch.zeros((), device=grads[0].device)
 
@@ -189,7 +190,7 @@ class _Halo(torch.autograd.Function):
         return left, right, token.clone()
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         route, (left, right, token) = ctx.route, grads
         takes = [count for other, count in enumerate(route.takes) if other != route.rank]

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from genoformer.attention.attention import EMPTY, check_chunk, hide, in_float, unit_norm
+from genoformer.attention.backward import differentiable_once
 from genoformer.attention.moments import KEYS, QUERIES
 from genoformer.attention.performer import Performer
 from genoformer.attention.recompute import piece_size
@@ -173,7 +173,7 @@ class _EdgeScores(torch.autograd.Function):
         return scores
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, *parameters = ctx.saved_tensors
         found = [torch.zeros_like(tensor) for tensor in ctx.saved_tensors]
@@ -224,7 +224,7 @@ class _Mean(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (ratio, weight, values, out), edges = ctx.saved_tensors, ctx.edges
         mean = (grad * out).sum(dim=-1)  # (B, H, targets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from genoformer.attention import attention
 from genoformer.attention.attention import LogMean
+from genoformer.attention.backward import differentiable_once
 
 Piecewise = Callable[..., tuple[Tensor, ...]]
 """Called with a slice of tokens, the pieces of the sliced tensors, and the whole ones."""
@@ -86,13 +88,14 @@ class _OverPieces(torch.autograd.Function):
         ctx.function, ctx.join, ctx.windows = function, join, windows
         joined: list[Tensor] = []
         for window in windows:
-            parts = function(window.out, *window.views(tensors))
+            with full_precision(tensors[0].device):
+                parts = function(window.out, *window.views(tensors))
             joined = _joined(joined, parts, join, window.out, windows[-1].out.stop)
         ctx.save_for_backward(*tensors, *(joined if join == "log" else []))
         return tuple(joined)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         wanted = ctx.needs_input_grad[3:]
         saved = ctx.saved_tensors  # to be asked for once only
@@ -101,7 +104,7 @@ class _OverPieces(torch.autograd.Function):
         found = [torch.zeros_like(t) if want else none for t, want in zip(tensors, wanted, strict=True)]
         for window in ctx.windows:
             inputs = [t.detach().requires_grad_(want) for t, want in zip(window.views(tensors), wanted, strict=True)]
-            with torch.enable_grad():
+            with torch.enable_grad(), full_precision(inputs[0].device):
                 outputs = ctx.function(window.out, *inputs)
             if ctx.join == "cat":
                 shares = tuple(grad[:, :, window.out] for grad in grads)
@@ -109,12 +112,19 @@ class _OverPieces(torch.autograd.Function):
                 shares = _shares_of_means(outputs, whole, grads) if whole else grads
             pairs = [(out, share) for out, share in zip(outputs, shares, strict=True) if out.requires_grad]
             asked = [x for x in inputs if x.requires_grad]
-            got = iter(_grads(pairs, asked))
+            with full_precision(inputs[0].device):
+                got = iter(_grads(pairs, asked))
             for own, want in zip(window.views(found), wanted, strict=True):
                 grad = next(got) if want else None
                 if grad is not None:
                     own += grad
         return None, None, None, *(own if want else None for own, want in zip(found, wanted, strict=True))
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """Turn autocast off, which a backward pass may meet although its forward pass did not, or the reverse."""
+    is_possible = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if is_possible else nullcontext()
 
 
 def _grads(pairs: Sequence[tuple[Tensor, Tensor]], inputs: Sequence[Tensor]) -> tuple[Tensor | None, ...]:

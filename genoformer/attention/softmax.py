@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from genoformer.attention.attention import EMPTY, Attention, LogMean, Segment, Segments, check_chunk, in_float
+from genoformer.attention.backward import differentiable_once
 
 _FUSED_TYPES = (torch.float32, torch.float64)
 
@@ -23,6 +24,7 @@ class _FusedSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
         bias, band = biases
+        q, k, v, bias = dense(q), dense(k), dense(v), None if bias is None else dense(bias)
         # Read through strides of 0, one row of biases serves all queries.
         seen = band
         if bias is not None:
@@ -34,7 +36,7 @@ class _FusedSoftmax(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, bias, band, out, lse = ctx.saved_tensors
         d_out, d_lse = grads
@@ -51,6 +53,11 @@ class _FusedSoftmax(torch.autograd.Function):
         d_q, d_k, d_v = backward(d_out, q, k, v, out, lse, 0.0, False, attn_mask=band, scale=1.0)
         d_bias = d_k[..., -1].sum_to_size(bias.shape) if ctx.needs_input_grad[3] else None
         return d_q[..., :-1], d_k[..., :-1], d_v[..., :-1], d_bias, None
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """Return a tensor whose last dimension lies in order: the fused kernel reads it so, whatever its stride."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
 def attend_with_log_sum(
@@ -100,8 +107,16 @@ def rotate(vectors: Tensor, start: int) -> Tensor:
     """Apply rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4) to (B, H, T, D), D even.
 
     Angles are in float32 at least, from the position in the whole sequence, so that they do not depend on chunks.
+
+    Raises
+    ------
+    ValueError : D is odd
     """
     tokens, dim = vectors.shape[2:]
+    if dim % 2:
+        raise ValueError(
+            f"rotary positions turn dimensions in pairs, got heads of {dim}; give an even number, or rotary=False"
+        )
     kind = torch.promote_types(vectors.dtype, torch.float32)
     positions = torch.arange(start, start + tokens, device=vectors.device, dtype=torch.float64)
     rates = 10_000.0 ** (-torch.arange(0, dim, 2, device=vectors.device, dtype=torch.float64) / dim)
