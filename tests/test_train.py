@@ -13,64 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import made_up_genome, tiny_config, tiny_model, write_fasta, write_gff
+from tiny import tiny_model
+from training_samples import log, root, run_config, take
 
 from genoformer import train as module
 from genoformer import training_step
 from genoformer.attention import ATTENTION
-from genoformer.config import RunConfig, Sample, TrainConfig, to_dict
+from genoformer.config import Sample, TrainConfig, to_dict
 from genoformer.errors import CheckpointError, ConfigError, GenoformerError, InputError, ResourceError
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
 from genoformer.examples import Genome, load_genome
 from genoformer.model.checkpoint import load_model, named_tensors, read_tensors
-from genoformer.train import LOG, STATE, Progress, train
+from genoformer.train import STATE, train
 from genoformer.training_state import State, new_state
 from genoformer.training_step import learning_rate, train_step
 from genoformer.validation import mean_f1, validate
 
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    for name, genes, seed in (("a", 10, 1), ("b", 6, 2)):
-        bases, places = made_up_genome(genes, seed=seed)
-        write_fasta(folder / f"{name}.fa", {"chr": bases, "other": bases[:150]})
-        write_gff(folder / f"{name}.gff", {"chr": places})
-    return folder
-
-
-def run_config(*, validation: bool = False, model: dict[str, Any] | None = None, **changes: Any) -> RunConfig:
-    base: dict[str, Any] = {
-        "windows": (60, 180),
-        "step_bases": 360,
-        "steps": 6,
-        "warmup": 2,
-        "recode": 0.5,
-        "validate_every": 4,
-        "validate_bases": 500,
-        "save_every": 2,
-    }
-    samples = [Sample("a.fa", "a.gff"), Sample("b.fa", "b.gff", split="validation" if validation else "train")]
-    return RunConfig(tiny_config(**(model or {})), TrainConfig(**{**base, **changes}), tuple(samples))
-
-
-def take(config: RunConfig, folder: Path, root: Path, steps: int | None = None, **options: Any) -> list[Progress]:
-    """Train to the end, or as if the process died after some steps."""
-    taken = []
-    for progress in train(config, folder, root=root, **options):
-        taken.append(progress)
-        if progress.step == steps:
-            break
-    return taken
-
-
-def log(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line, parse_constant=refuse) for line in (folder / LOG).read_text().splitlines()]
-
-
-def refuse(constant: str) -> None:
-    raise AssertionError(f"{constant} is no JSON")
+__all__ = ["root"]
 
 
 def without_speed(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from test_train import log, root, run_config, take
 from tiny import random_codes, tiny_config, tiny_model, write_gff
+from training_samples import log, root, run_config, take
 
 from genoformer import train as module
 from genoformer.config import RunConfig, Sample

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_train import root, run_config
 from torch.nn import functional
+from training_samples import root, run_config
 
 from genoformer.config import Sample, TrainConfig
 from genoformer.examples import Batch, Genome, load_genome
