@@ -123,11 +123,8 @@ class Report:
         return {row.tokens: row.seconds for row in rows}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON; numbers that are not known are None."""
-        rows = [
-            {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
-            for row in (measurement._asdict() for measurement in self.measurements)
-        ]
+        """Return everything, ready for JSON; numbers that are not known, or infinite, are None."""
+        rows = [measurement._asdict() for measurement in self.measurements]
         about = {
             "setup": asdict(self.setup),
             "peak_operations_per_second": self.peak,
@@ -136,7 +133,15 @@ class Report:
             "torch": self.torch_version,
             "missing": self.missing,
         }
-        return {**about, "crossovers": self.crossovers(), "measurements": rows}
+        return _known({**about, "crossovers": self.crossovers(), "measurements": rows})
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _known(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def describe_crossover(lengths: Sequence[int], ratios: Sequence[float]) -> str:

@@ -96,14 +96,14 @@ def command(
     )  # fmt: skip
     with telling() as tell:
         report = measure(setup, contenders, tell=tell)
-    with quiet_pipe():
-        show(report)
-    if csv_path:
+    if csv_path:  # files before the table, whose reader may leave
         write_csv(report, csv_path)
     if json_path:
-        json_path.write_text(json.dumps(report.as_dict(), indent=2) + "\n", encoding="utf-8")
+        json_path.write_text(json.dumps(report.as_dict(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
     if plot_path:
         draw_plot(report, plot_path)
+    with quiet_pipe():
+        show(report)
 
 
 # fmt: on

@@ -91,3 +91,26 @@ def test_a_plot_needs_matplotlib(call, tmp_path: Path, monkeypatch: pytest.Monke
     result = call("bench", "attention", *QUICK, "--plot", tmp_path / "a.png")
     assert result.code == 3
     assert "genoformer[plots]" in result.complaints[0]
+
+
+def test_files_are_whole_though_nobody_reads_the_table(tmp_path: Path):
+    """Infinite limits are no JSON; a reader that leaves, as `head -0` does, takes nothing away and is no failure."""
+    command = [
+        sys.executable, "-m", "genoformer", "bench", "attention", "--lengths", "32", "--repeats", "1",
+        "--group", "core", "--only", "exact-fused", "--memory-limit", "inf", "--json", "a.json", "--csv", "a.csv",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    said = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait() == 0, said
+    assert "Traceback" not in said
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    text = (tmp_path / "a.json").read_text("utf-8")
+    assert json.loads(text, parse_constant=refuse)["setup"]["limits"]["memory"] is None
+    assert len((tmp_path / "a.csv").read_text("utf-8").splitlines()) == 2
