@@ -123,8 +123,8 @@ def _softmax(module: Softmax, n: int, d: int, h: int) -> _Numbers:
 
 
 def _local(module: Local, n: int, d: int, h: int) -> _Numbers:
-    r, size = module.radius, contract.PIECE
-    cut = [min(size, n - start) for start in range(0, n, size)]
+    r = module.radius
+    cut = [piece.stop - piece.start for piece in module.pieces(n, h * d, torch.device("cpu"))]
     blocks = [-(-piece // r) for piece in cut]
     edges = (blocks[0] + blocks[-1]) if len(blocks) > 1 else blocks[0]  # where hidden keys are a dimension more
     turned = n * d if module.rotary else 0
@@ -229,7 +229,7 @@ def _joint(module: Joint, n: int, d: int, h: int) -> _Numbers:
     others = 2 * strip * blocks * (min(c, n) // r + 2)  # sums of a cell's blocks, for each of its blocks
     edges = 4 * r * (m + d + 1)  # of two blocks at the edge of reach, a query
     at_hand = min(c, n)
-    group = min(h, at_once(4 * at_hand * m, torch.device("cpu")))  # heads whose features are there at once
+    group = min(h, at_once(at_hand * m, torch.device("cpu")))  # heads whose features are there at once
     working = at_hand * 7 * d + group / h * (at_hand * (2.1 * m + 1.5 * r) + 3 * at_hand / r * strip)
     return _Numbers(
         h * (features + summed + others + blocks * r * (edges + 2 * strip) + 12 * blocks * r**2 * d),

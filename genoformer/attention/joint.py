@@ -107,7 +107,7 @@ class Joint(Attention):
     @property
     def cell(self) -> int:
         """Tokens worked on at a time: some blocks of ``radius``. Cells lie on one grid, whatever the chunks."""
-        return max(2, contract.PIECE // (4 * self.radius)) * self.radius
+        return max(2, contract.PIECE // (2 * self.radius)) * self.radius
 
     def summarize(
         self,
@@ -301,6 +301,6 @@ def running(sums: Tensor) -> Tensor:
 
 def in_groups(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Split queries or keys, more tensors (B, H, ...) and rows into groups of heads whose features fit the caches."""
-    row = 4 * tensors[0].shape[2] * tensors[-1].shape[-1]
+    row = tensors[0].shape[2] * tensors[-1].shape[-1]
     share = at_once(row, tensors[0].device)
     return zip(*(tensor.flatten(0, 1).split(share) for tensor in tensors), strict=True)

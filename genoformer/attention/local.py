@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, check_chunk, in_float, pieces
-from genoformer.attention.recompute import Window, over_windows
+from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, check_chunk, in_float
+from genoformer.attention.recompute import Window, over_windows, piece_size
 from genoformer.attention.softmax import rotate
 
 
@@ -44,7 +44,8 @@ class Local(Attention):
     def attend(self, queries: Tensor, summary: Segments, *, start: int = 0) -> Tensor:  # type: ignore[override]
         if queries.shape[2] == 0:
             return queries
-        wanted = {piece.start: self._around(start, piece) for piece in pieces(queries.shape[2])}
+        cut = self.pieces(queries.shape[2], queries[:, :, :1].numel(), queries.device)
+        wanted = {piece.start: self._around(start, piece) for piece in cut}
         near = Surroundings(summary, list(wanted.values()))
 
         def attend(piece: slice, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor]:
@@ -56,10 +57,15 @@ class Local(Attention):
 
         windows = [
             Window(piece, (piece, near.held(around), near.held(around)))
-            for piece, around in zip(pieces(queries.shape[2]), wanted.values(), strict=True)
+            for piece, around in zip(cut, wanted.values(), strict=True)
         ]
         (out,) = over_windows(attend, windows, [in_float(queries), near.keys, near.values])
         return out.to(queries.dtype)
+
+    def pieces(self, tokens: int, row: int, device: torch.device) -> list[slice]:
+        """Cut queries of ``row`` numbers a token, over batch and heads, into pieces to be worked on at a time."""
+        size = max(2, piece_size(2 * row, device) // self.radius) * self.radius
+        return [slice(first, min(first + size, tokens)) for first in range(0, tokens, size)]
 
     def _around(self, start: int, piece: slice) -> range:
         """Return the positions of the keys that a piece of queries needs: whole blocks, and one to each side."""

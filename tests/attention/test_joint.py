@@ -122,7 +122,8 @@ def test_each_key_is_counted_once_whatever_its_place() -> None:
 
 
 @pytest.mark.parametrize("features", FEATURES)
-def test_several_cells_equal_the_twin(features: str) -> None:
+def test_several_cells_equal_the_twin(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genoformer.attention.attention.PIECE", 2048)
     module = joint(features=features)
     tokens = 2 * module.cell + 3 * RADIUS + 1
     mask = torch.rand(1, tokens, generator=torch.Generator().manual_seed(0)) < 0.7
