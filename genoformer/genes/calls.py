@@ -17,6 +17,7 @@ from genoformer.genes.signals import learn
 BATCH_BASES = 2_000_000
 LEARN_BASES = 100_000
 """Bases of a sequence from which on signals are learned from its own genes, see `signals`."""
+_HASHED, _TIES = 20, 100
 UNROLL = 60_000
 """Bases of a circular sequence that are repeated at both ends: more than a gene and what its choice depends on."""
 
@@ -99,6 +100,8 @@ def call_many(sequences: Iterable[Called], *, settings: CallSettings) -> Iterato
 
 
 def _call_batch(batch: list[Called], settings: CallSettings, *, learning: bool) -> list[list[Gene]]:
+    origins = [_own_origin(sequence.codes) if sequence.is_circular else 0 for sequence in batch]
+    batch = [_turned(sequence, origin) for sequence, origin in zip(batch, origins, strict=True)]
     stretches = [stretch for number, sequence in enumerate(batch) for stretch in _stretches(number, sequence)]
     genes: list[list[Gene]] = [[] for _ in batch]
     if stretches:
@@ -112,9 +115,32 @@ def _call_batch(batch: list[Called], settings: CallSettings, *, learning: bool) 
             genes[stretch.sequence] += [_moved(gene, stretch.offset) for gene in found]
     for number, sequence in enumerate(batch):
         if sequence.is_circular:
-            genes[number] = _rolled(genes[number], len(sequence.codes), settings.rules)
+            length, origin = len(sequence.codes), origins[number]
+            kept = _rolled(genes[number], length, settings.rules)
+            genes[number] = [_moved(g, origin if g.start + origin < length else origin - length) for g in kept]
         genes[number].sort(key=lambda gene: (gene.start, gene.end))
     return genes
+
+
+def _own_origin(codes: np.ndarray) -> int:
+    """Return where a circular sequence is cut, wherever it was cut before: at what begins with the highest hash."""
+    length = len(codes)
+    if length == 0:
+        return 0
+    value = np.zeros(length, dtype=np.uint64)
+    around = np.take(codes, np.arange(length + _HASHED), mode="wrap")
+    for k in range(_HASHED):
+        value = value * np.uint64(7) + around[k : k + length]
+    value *= np.uint64(0x9E3779B97F4A7C15)
+    places = np.flatnonzero(value == value.max())[:_TIES].tolist()
+    return max(places, key=lambda place: np.roll(codes, -place).tobytes()) if len(places) > 1 else places[0]
+
+
+def _turned(sequence: Called, origin: int) -> Called:
+    """Cut a circular sequence elsewhere."""
+    if not origin:
+        return sequence
+    return Called(np.roll(sequence.codes, -origin), np.roll(sequence.values, -origin, axis=0), is_circular=True)
 
 
 def _stretches(number: int, sequence: Called) -> Iterator[_Stretch]:
