@@ -5,8 +5,6 @@ Tolerances in float64: 1e-12 where only the order of sums differs, 1e-9 against 
 
 from __future__ import annotations
 
-import math
-
 import naive
 import pytest
 import torch
@@ -282,7 +280,7 @@ def test_features_that_do_not_fit_are_refused(features: str) -> None:
         Joint(Performer(HEADS, DIM, count=12, features=features))
 
 
-@pytest.mark.parametrize("temperature", [None, 1.01 * most_temperature(DIM), math.inf])
+@pytest.mark.parametrize("temperature", [None, 1.01 * most_temperature(DIM), 1e6])
 def test_unbounded_exponents_are_refused(temperature: float | None) -> None:
     with pytest.raises(ValueError, match="max_temperature of at most"):
         Joint(Performer(HEADS, DIM, count=12, max_temperature=temperature))
