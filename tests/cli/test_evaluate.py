@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import numpy as np
@@ -9,6 +10,9 @@ import pytest
 from evaluation_samples import GENES, gff3, one_hot, true_frames, write_store
 
 from genoformer.tracks import Track
+
+
+needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib")
 
 
 @pytest.fixture
@@ -60,6 +64,7 @@ def test_the_figure(call, files, tmp_path, which):
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
+@needs_matplotlib
 def test_what_is_wrong_is_one_line_with_the_file(call, files, tmp_path):
     store, truth, _ = files
     other = gff3(tmp_path / "other.gff", [], {"z": 9})
@@ -77,6 +82,7 @@ def test_what_is_wrong_is_one_line_with_the_file(call, files, tmp_path):
         assert words in result.complaints[0]
 
 
+@needs_matplotlib
 def test_signals_of_channels(call, tmp_path):
     track = Track("both", "signal", ("+", "-"), "reads", (1, 0))
     values = np.random.default_rng(0).normal(size=(90, 2)).astype(np.float16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import pytest
@@ -56,8 +57,9 @@ def test_trains_a_model_that_predicts(config, call, tmp_path):
     said = [line for line in lines if line.startswith("train: ")]
     assert "step 4 of 4" in said[-1]
     assert all(word in said[-1] for word in ("loss", "b/s", "validation F1"))
-    assert str(folder / "curve.png") in lines[-2]
-    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    if importlib.util.find_spec("matplotlib"):
+        assert str(folder / "curve.png") in lines[-2]
+        assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert str(folder / "model") in lines[-1]
     assert "'mine'" in lines[-1]
     assert len((folder / "log.jsonl").read_text().splitlines()) == 4
