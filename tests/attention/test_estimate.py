@@ -68,7 +68,9 @@ def check(module: Attention, tokens: int, *, heads: int, dim: int) -> None:
     expected = estimate(tokens, dim, heads, module)
     outputs = 4 * tokens * heads * dim
     assert within(expected.operations, measured.operations, 0.02)
-    assert within(expected.exponentials, measured.exponentials, 0.02, least=heads)  # one a head for its temperature
+    assert within(
+        expected.exponentials, measured.exponentials, 0.02, least=2 * heads
+    )  # for its temperature, on either side
     assert within(expected.forward_bytes, measured.forward_bytes, 0.15, 0.15 * outputs), (expected, measured)
     assert within(expected.training_bytes, measured.training_bytes, 0.15, 0.15 * outputs), (expected, measured)
     with torch.no_grad():

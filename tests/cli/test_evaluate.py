@@ -11,7 +11,6 @@ from evaluation_samples import GENES, gff3, one_hot, true_frames, write_store
 
 from genoformer.tracks import Track
 
-
 needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib")
 
 
