@@ -141,7 +141,6 @@ def _local(module: Local, n: int, d: int, h: int) -> _Numbers:
 
 def _performer(module: Performer, n: int, d: int, h: int) -> _Numbers:
     rows, kind = module.projection.shape[1], module.kind
-    multiplied = rows / 2 if kind.rows == "mirrored" else rows
     features = 2 * rows if kind.rows == "waves" else rows
     state = features * (d + 1)
     if not module.is_bounded:
@@ -159,7 +158,7 @@ def _performer(module: Performer, n: int, d: int, h: int) -> _Numbers:
     using = features + (0 if kind.is_exponential else rows) + 2 * d + 2
     held = _answers(n, d, _piece(n, h * features), max(making, using), reused=rows)
     return _Numbers(
-        h * n * (4 * multiplied * d + 4 * features * d + 2 * features),
+        h * n * (4 * rows * d + 4 * features * d + 2 * features),
         h * exponentials,
         h * (held + rows * d + state),
         h * ((4 if kind.is_tuned else 2) * rows * d + state),

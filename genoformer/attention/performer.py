@@ -139,18 +139,9 @@ class Performer(Attention):
         """
         unit = vectors if self.max_temperature is None else unit_norm(vectors)
         batch, heads, tokens, _ = unit.shape
-        is_mirrored = self.kind.rows == "mirrored"  # the other half is the negative of this one
-        drawn = rows[:, : rows.shape[1] // 2] if is_mirrored else rows
-        left = drawn.expand(batch, -1, -1, -1).flatten(0, 1)
+        left = rows.expand(batch, -1, -1, -1).flatten(0, 1)
         right = unit.flatten(0, 1).transpose(1, 2)
-        if is_mirrored and out is not None:
-            first, second = out.chunk(2, dim=1)
-            torch.neg(torch.bmm(left, right, out=first), out=second)
-            projected = out
-        else:
-            projected = torch.bmm(left, right, out=out)
-            projected = torch.cat([projected, -projected], dim=1) if is_mirrored else projected
-        projected = projected.view(batch, heads, -1 if tokens else rows.shape[1], tokens)
+        projected = torch.bmm(left, right, out=out).view(batch, heads, rows.shape[1], tokens)
         if self.kind.function is not None:
             return self.kind.function(projected)
         if self.kind.rows == "waves":

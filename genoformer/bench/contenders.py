@@ -265,7 +265,7 @@ def _linformer_ours(kind: str, *, products: int, in_layer: int, usual: bool = Tr
 
 def _performer_ours(kind: str) -> Ours:
     usual = kind in ("positive", "hyperbolic", "relu")
-    count = {"identity": _dimensions, "mirrored": _paired, "waves": _paired}.get(FEATURES[kind].rows, _random)
+    count = {"identity": _dimensions, "waves": _paired}.get(FEATURES[kind].rows, _random)
     return Ours(_performer(kind), count, _projected(count), usual, kind == "positive")
 
 
