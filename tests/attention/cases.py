@@ -65,7 +65,7 @@ def _performer(features: str, max_temperature: float | None = 2.0) -> Case:
         twin_performer,
         averages=features != "trigonometric",
         # Estimates of exp(x.y) with both signs, far from accurate at natural norm: their sums nearly cancel.
-        conditioning=100.0 if features == "trigonometric" and not max_temperature else 1.0,
+        conditioning=1000.0 if features == "trigonometric" and not max_temperature else 1.0,
         features=features,
     )
 
