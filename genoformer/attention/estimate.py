@@ -11,7 +11,7 @@ from genoformer.attention import attention as contract
 from genoformer.attention.attention import Attention
 from genoformer.attention.hybrid import Hybrid
 from genoformer.attention.joint import Joint
-from genoformer.attention.linear_projections import Convolution, Interpolated, Learned, Linear, Mean
+from genoformer.attention.linear_projections import Banded, Convolution, Interpolated, Learned, Linear, Mean
 from genoformer.attention.linformer import Linformer
 from genoformer.attention.local import Local
 from genoformer.attention.performer import Performer
@@ -194,9 +194,12 @@ def _linformer(module: Linformer, n: int, d: int, h: int) -> _Numbers:
 def _linear(projection: Linear, n: int, d: int, h: int) -> tuple[int, float, float]:
     """Return slots, operations to compress to them, and numbers held meanwhile, the last two for each head."""
     rows = projection.rows(n)
+    if isinstance(projection, Mean):
+        return rows, 0.0, min(n, contract.PIECE) * 2.0 * d  # flat copies, and what is added up of them
+    assert isinstance(projection, Banded)
     piece = _piece(n, projection.row)
     mean = (n // piece * piece**2 + (n % piece) ** 2) / n  # size of the piece that a token is in
-    if isinstance(projection, Convolution | Mean):
+    if isinstance(projection, Convolution):
         band = mean * rows / n + 0.5  # rows that a piece reaches
         return rows, 4.0 * n * d * band, piece * max(d, 2.5 * band / h)
     if isinstance(projection, Interpolated):

@@ -70,15 +70,12 @@ class Band:
 
 
 class Linear(Projection):
-    """Base of the linear ones: they add up a matrix product for each piece of tokens.
+    """Base of the linear ones.
 
     Parameters
     ----------
     sides, heads : matrices of its own for keys and values (2) or the same (1); for each head, or for all (1)
     """
-
-    row = 1
-    """numbers in between that a token counts for, which decides the pieces' size"""
 
     def __init__(self, sides: int, heads: int) -> None:
         super().__init__()
@@ -97,6 +94,31 @@ class Linear(Projection):
     def rows(self, longest: int) -> int:
         """Return how many rows the matrix has for sequences of at most so many tokens."""
 
+    @abstractmethod
+    def scale(self, sums: Sums) -> tuple[Tensor, Tensor]:
+        """Return what to multiply each slot by, and which are empty, (B, S, H or 1, M) both."""
+
+    def spread(self, tensor: Tensor, side: int) -> Tensor:
+        """Make slots (B, H, M, D) of rows (B, H, R, D)."""
+        return tensor
+
+    def slots(self, summary: Summary) -> Slots:
+        assert isinstance(summary, Sums)
+        scale, empty = self.scale(summary)
+        keys = self.spread(summary.keys, 0) * scale[:, 0, ..., None]
+        sums = summary.keys if summary.values is None else summary.values
+        values = keys if summary.values is None and self.sides == 1 else self.spread(sums, -1) * scale[:, -1, ..., None]
+        counts = summary.ones.expand(-1, self.sides, -1, -1)
+        sides = [self.spread(counts[:, s, ..., None], s)[..., 0] for s in range(self.sides)]
+        return Slots.of(keys, values, empty[:, 0], torch.stack(sides, dim=1) * scale)
+
+
+class Banded(Linear):
+    """Base of those that add up a matrix product for each piece of tokens."""
+
+    row = 1
+    """numbers in between that a token counts for, which decides the pieces' size"""
+
     def held(self, start: int, tokens: int) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         """Return the tensors that `band` takes: those with tokens along dimension 2, cut to a chunk, and whole ones.
 
@@ -109,14 +131,6 @@ class Linear(Projection):
     @abstractmethod
     def band(self, start: int, tokens: int, lengths: Lengths, held: Sequence[Tensor], like: Tensor) -> Band:
         """Return the columns of tokens [start, start + tokens)."""
-
-    @abstractmethod
-    def scale(self, sums: Sums) -> tuple[Tensor, Tensor]:
-        """Return what to multiply each slot by, and which are empty, (B, S, H or 1, M) both."""
-
-    def spread(self, tensor: Tensor, side: int) -> Tensor:
-        """Make slots (B, H, M, D) of rows (B, H, R, D)."""
-        return tensor
 
     def compress(self, keys: Tensor, values: Tensor, start: int, lengths: Tensor, mask: Tensor | None) -> Sums:
         tokens, known = keys.shape[2], Lengths(lengths)
@@ -152,16 +166,6 @@ class Linear(Projection):
         ones, squares = (x.expand(batch, -1, -1, -1) for x in (ones, squares))
         return Sums(found[0], None if is_one else found[1], ones, squares)
 
-    def slots(self, summary: Summary) -> Slots:
-        assert isinstance(summary, Sums)
-        scale, empty = self.scale(summary)
-        keys = self.spread(summary.keys, 0) * scale[:, 0, ..., None]
-        sums = summary.keys if summary.values is None else summary.values
-        values = keys if summary.values is None and self.sides == 1 else self.spread(sums, -1) * scale[:, -1, ..., None]
-        counts = summary.ones.expand(-1, self.sides, -1, -1)
-        sides = [self.spread(counts[:, s, ..., None], s)[..., 0] for s in range(self.sides)]
-        return Slots.of(keys, values, empty[:, 0], torch.stack(sides, dim=1) * scale)
-
 
 def product(matrix: Tensor, x: Tensor) -> Tensor:
     """Multiply (B or 1, H or 1, R, T) by (B, H, T, D), all heads in one product where they share it."""
@@ -185,7 +189,7 @@ def row_squares(matrix: Tensor) -> Tensor:
     return torch.stack([matrix[..., piece].square().sum(-1) for piece in pieces(matrix.shape[-1])]).sum(0)
 
 
-class Learned(Linear):
+class Learned(Banded):
     """A learned (rank, tokens) matrix (Wang et al. 2020, arXiv 2006.04768).
 
     A shorter sequence uses its first columns, with each row's norm restored; a longer one is refused.
@@ -224,7 +228,7 @@ class Learned(Linear):
         return restored(sums, row_squares(self.matrix.to(sums.squares.dtype)))
 
 
-class Seeded(Linear):
+class Seeded(Banded):
     """Random normal rows of unit norm, made again for each position from a saved seed and never stored."""
 
     _BLOCK = 1024
@@ -252,7 +256,7 @@ class Seeded(Linear):
         return restored(sums, sums.squares.new_ones(1))
 
 
-class Convolution(Linear):
+class Convolution(Banded):
     """A strided convolution, kernel equal to stride: a slot a stride, so attending costs O(T^2 / stride) time."""
 
     row = 4 * BANDED_ROW  # strides may be short
@@ -283,8 +287,6 @@ class Convolution(Linear):
 class Mean(Linear):
     """The mean of each of ``rank`` equal stretches of the sequence. Nothing to share."""
 
-    row = BANDED_ROW
-
     def __init__(self, rank: int) -> None:
         super().__init__(1, 1)
         self.rank = rank
@@ -292,21 +294,35 @@ class Mean(Linear):
     def rows(self, longest: int) -> int:
         return self.rank
 
-    def band(self, start: int, tokens: int, lengths: Lengths, held: Sequence[Tensor], like: Tensor) -> Band:
-        last = start + max(tokens, 1) - 1
-        first, last = (
-            min(p * self.rank // n, self.rank - 1) for p, n in [(start, lengths.longest), (last, lengths.shortest)]
-        )
-        positions = torch.arange(start, start + tokens, device=like.device)
-        slot = (positions * self.rank // lengths.each).clamp_max(self.rank - 1)  # (B or 1, T)
-        members = slot[:, None] == torch.arange(first, last + 1, device=like.device)[:, None]
-        return Band(first, members.to(like.dtype)[:, None, None])
+    def compress(self, keys: Tensor, values: Tensor, start: int, lengths: Tensor, mask: Tensor | None) -> Sums:
+        batch, _, tokens, _ = keys.shape
+        each = Lengths(lengths).each
+        shown = keys.new_ones(()).expand(batch, 1, tokens, 1) if mask is None else mask[:, None, :, None].to(keys.dtype)
+
+        def sums(piece: slice, *tensors: Tensor) -> tuple[Tensor, ...]:
+            positions = torch.arange(start + piece.start, start + piece.stop, device=keys.device)
+            slot = (positions * self.rank // each).clamp_max(self.rank - 1)  # (B or 1, T)
+            return tuple(added_up(x, slot, self.rank) for x in tensors)
+
+        inputs = [keys] if values is keys else [keys, values]
+        *found, counts = over_pieces(sums, [*inputs, shown], join="sum", row=1)
+        ones = counts[:, None, :, :, 0]  # (B, 1, 1, R)
+        return Sums(found[0], None if values is keys else found[1], ones, ones)
 
     def scale(self, sums: Sums) -> tuple[Tensor, Tensor]:
         return 1.0 / sums.ones.clamp_min(1.0), sums.ones <= 0
 
 
-class Interpolated(Linear):
+def added_up(x: Tensor, slot: Tensor, count: int) -> Tensor:
+    """Add up the tokens of each slot: (B, H, T, D), (B or 1, T) -> (B, H, count, D)."""
+    batch, heads, tokens, dim = x.shape
+    index = slot + count * torch.arange(batch, device=x.device)[:, None]  # (B, T)
+    flat = x.transpose(1, 2).reshape(batch * tokens, heads * dim)
+    sums = x.new_zeros(batch * count, heads * dim).index_add(0, index.flatten(), flat)
+    return sums.view(batch, count, heads, dim).transpose(1, 2)
+
+
+class Interpolated(Banded):
     """A learned (rank, grid) matrix, stretched linearly over the sequence whatever its length.
 
     Token j of n stands at (j + 1/2) grid / n - 1/2 on the grid. Tokens are shared out to their two neighbours there
