@@ -31,6 +31,13 @@ def lack() -> str | None:
     return None
 
 
+def check(script: Path, size: int, pattern: str = "") -> None:
+    """Run the checks of a script and fail with what any rank found wrong."""
+    found = run(script, size, pattern)
+    wrong = [f"{name}, rank {rank}: {words}" for name, said in found.items() for rank, words in enumerate(said)]
+    assert set(found["all"]) == {"ok"}, "\n".join(words for words in wrong if not words.endswith(": ok"))
+
+
 def run(script: Path, size: int, pattern: str = "") -> dict[str, list[str]]:
     """Run a script on so many ranks; return what each says of each check, and of "all": "ok", or what was wrong.
 

@@ -28,6 +28,7 @@ class Watch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.operations = self.exponentials = self.live = self.most = 0
+        self.largest = 0  # numbers of the largest tensor that any operation returned
         self._known: set[int] = set()
 
     def ignore(self, tensors: Sequence[Tensor]) -> None:
@@ -49,6 +50,9 @@ class Watch(TorchDispatchMode):
             self.exponentials += args[0].numel()
         for tensor in tensors_in(result):
             self._follow(tensor)
+            if tensor.untyped_storage().nbytes():  # views and expansions count as what they occupy
+                occupied = tensor.untyped_storage().nbytes() // tensor.element_size()
+                self.largest = max(self.largest, min(tensor.numel(), occupied))
         return result
 
     def _follow(self, tensor: Tensor) -> None:

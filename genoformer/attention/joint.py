@@ -265,15 +265,9 @@ class Joint(Attention):
     def _rows(self, like: Tensor) -> Tensor:
         """Return what makes features of a query or key, half its squared norm, and 1: (H, D + 2, M)."""
         performer = self.performer
-        rows = performer.projection.to(like.dtype)  # (H, M, D)
+        rows, log_weight = performer.tuned_rows(KEYS, like)  # the same for queries: no feature here is scaled
         log_factor = rows.new_full(rows.shape[:2], -0.5 * math.log(performer.count))
-        if performer.kind.is_tuned:
-            moments = performer.moments
-            damping = moments.damping(torch.ones_like(moments.square[0])).to(rows.dtype)[:, None]  # (H, 1)
-            log_factor = (
-                log_factor + damping * rows.square().sum(dim=-1) + torch.log1p(-4 * damping) * performer.dim / 4
-            )
-            rows = rows * (1 - 4 * damping[..., None]).sqrt()
+        log_factor = log_factor if log_weight is None else log_factor + log_weight
         return torch.cat([rows, -torch.ones_like(rows[..., :1]), log_factor[..., None]], dim=-1).transpose(1, 2)
 
     def _log_features(self, scaled: Tensor, rows: Tensor) -> Tensor:

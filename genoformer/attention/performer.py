@@ -116,26 +116,29 @@ class Performer(Attention):
                     seen = None if mask is None else mask[:, piece]
                     self.moments.gather(hide(self.scaled(vectors[:, :, piece]), seen), side, seen)
 
-    def rows(self, side: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the rows that meet QUERIES or KEYS, their norm included (H, M, D), and logarithms of the features'
-        weights (H, M) where these are not all 1.
+    def tuned_rows(self, side: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the rows that meet scaled QUERIES or KEYS (H, M, D), and logarithms of the features' weights (H, M)
+        where these are not all 1.
         """
         rows = self.projection.to(like.dtype)
-        log_weight = None
-        if self.kind.is_tuned:
-            balance = self.moments.balance() if self.kind.is_scaled else torch.ones_like(self.moments.square[0])
-            damping = self.moments.damping(balance).to(like.dtype)[:, None]  # (H, 1)
-            log_weight = damping * rows.square().sum(dim=-1)
-            balance = balance.to(like.dtype)[:, None]  # (H, 1, D)
-            rows = rows * (1 - 4 * damping[..., None]).sqrt() * (balance if side == QUERIES else 1 / balance)
+        if not self.kind.is_tuned:
+            return rows, None
+        balance = self.moments.balance() if self.kind.is_scaled else torch.ones_like(self.moments.square[0])
+        damping = self.moments.damping(balance).to(like.dtype)[:, None]  # (H, 1)
+        log_weight = damping * rows.square().sum(dim=-1) + torch.log1p(-4 * damping) * self.dim / 4
+        balance = balance.to(like.dtype)[:, None]  # (H, 1, D)
+        return rows * (1 - 4 * damping[..., None]).sqrt() * (balance if side == QUERIES else 1 / balance), log_weight
+
+    def rows(self, side: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what `tuned_rows` does, with the norm of queries or keys in the rows, which then meet unit vectors."""
+        rows, log_weight = self.tuned_rows(side, like)
         return rows * self.norm.to(like.dtype)[:, None, None], log_weight
 
     def phi(self, vectors: Tensor, rows: Tensor, log_weight: Tensor | None, out: Tensor | None = None) -> Tensor:
         """Return the features (B, H, M, T) of queries or keys (B, H, T, D), up to a factor common to all tokens.
 
-        Of bounded exponential features the factor is exp(-temperature / 2) / sqrt(M), times (1 - 4 A)^(D/4) of tuned
-        ones. Tokens come last, since products of that shape are the faster ones. ``out`` is memory to work in, of no
-        use in a differentiation.
+        Of bounded exponential features the factor is exp(-temperature / 2) / sqrt(M). Tokens come last, since products
+        of that shape are the faster ones. ``out`` is memory to work in, of no use in a differentiation.
         """
         unit = vectors if self.max_temperature is None else unit_norm(vectors)
         batch, heads, tokens, _ = unit.shape
@@ -164,7 +167,8 @@ class Performer(Attention):
         if not self.is_bounded:
             return self._log_mean(keys, values, mask)
         if self.kind.rows == "waves" and self.max_temperature is None:
-            half = self._half_square(keys).masked_fill(_hidden(mask), EMPTY)  # (B, H, T)
+            half = self._half_square(keys)  # (B, H, T)
+            half = half if mask is None else half.masked_fill(~mask[:, None], EMPTY)
             scale = half.detach().amax(dim=-1, keepdim=True) if half.shape[-1] else half.new_full((1, 1, 1), EMPTY)
             scale = scale.expand(*keys.shape[:2], 1)
             return ScaledTotals(self._totals(keys, values, mask, scale), scale)
@@ -253,7 +257,3 @@ def settle_moments(module: nn.Module, *, momentum: float) -> None:
     for performer in performers(module):
         if performer.kind.is_tuned:
             performer.moments.settle(momentum=momentum)
-
-
-def _hidden(mask: Tensor | None) -> Tensor:
-    return torch.zeros((), dtype=torch.bool) if mask is None else ~mask[:, None]

@@ -17,6 +17,4 @@ SCRIPT = Path(__file__).with_name("split_checks.py")
 )
 def test_every_rank_agrees_with_one_process(size: int, pattern: str) -> None:
     """The checks of the script beside this one, in one group of processes."""
-    found = ranks.run(SCRIPT, size, pattern)
-    wrong = [f"{name}, rank {rank}: {words}" for name, said in found.items() for rank, words in enumerate(said)]
-    assert set(found["all"]) == {"ok"}, "\n".join(words for words in wrong if not words.endswith(": ok"))
+    ranks.check(SCRIPT, size, pattern)
