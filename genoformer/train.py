@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from genoformer.calibration import calibrate
 from genoformer.config import RunConfig, TrainConfig, to_dict
 from genoformer.errors import ConfigError, InputError, ResourceError
 from genoformer.examples import Genome, load_split, read_samples_table
-from genoformer.model.checkpoint import Checkpoint, save_model
+from genoformer.model.checkpoint import Checkpoint, load_model, read_checkpoint, save_model
 from genoformer.team import join_team
 from genoformer.training_state import (
     State,
@@ -59,8 +60,9 @@ def train(
 ) -> Iterator[Progress]:
     """Train a model, yielding after each step; the model of the running mean is saved in ``folder/model``.
 
-    With `TrainConfig.patience` that is the model of the best validation, else the last one. Where torch.distributed
-    is set up, its processes train together: each takes its share of the windows, as if one had taken them all.
+    With `TrainConfig.patience` that is the model of the best validation, else the last one. At the end it is calibrated
+    on the validation genomes, see `genoformer.calibration`. Where torch.distributed is set up, its processes train
+    together: each takes its share of the windows, as if one had taken them all.
 
     Parameters
     ----------
@@ -87,7 +89,10 @@ def train(
     require_same_data(state, data, where=folder / STATE)
     if config.train.init_from and not state.step:
         start_from(state, config.train.init_from, trained_shape(config), root=root, report=report)
-    yield from _steps(state, (genomes, held_out), output=_Output(folder, name, config), report=report)
+    output = _Output(folder, name, config)
+    yield from _steps(state, (genomes, held_out), output=output, report=report)
+    if held_out and state.team.leads and not config.train.pretrain:
+        output.calibrate(held_out, report)
 
 
 def _steps(
@@ -210,6 +215,22 @@ class _Output:
             training["init-from"] = state.origin
         shape = trained_shape(self.config)
         return save_model(self.folder / "model", state.average, shape, name=self.name, training=training)
+
+    def calibrate(self, genomes: list[Genome], report: Say) -> None:
+        """Calibrate the saved model, if that was not done yet."""
+        folder = self.folder / "model"
+        saved = read_checkpoint(folder)
+        if "calibration" in saved.training:
+            return
+        model = load_model(folder)
+        found = calibrate(model, genomes, bases=self.config.train.validate_bases)
+        for track, fit in found.items():
+            report(
+                f"{track}: calibrated on {fit.bases:,} bases, temperature {fit.temperature:.3f}, "
+                f"loss {fit.loss_before:.4f} -> {fit.loss:.4f}"
+            )
+        training = saved.training | {"calibration": {track: fit._asdict() for track, fit in found.items()}}
+        save_model(folder, model, saved.config, name=saved.name, training=training)
 
 
 def _append(path: Path, entry: dict[str, Any]) -> None:

@@ -59,7 +59,7 @@ def validate(model: Genoformer, genomes: Sequence[Genome], *, bases: int, window
     scores = {}
     for genome in genomes:
         matrix = np.zeros((3, 3), dtype=np.int64)
-        for start, end in _pieces(genome, bases, window):
+        for start, end in pieces(genome, bases, window):
             batch = Batch(genome.codes[None, start:end], genome.strands[None, start:end], np.array([0]))
             matrix += _confusion(model, batch, genome.genetic_code)
         scores[genome.name] = pooled_score(matrix)
@@ -80,7 +80,7 @@ def validate_reads(
     for genome in genomes:
         rng = np.random.default_rng([seed, round(rate * 1e6)])
         reads = []
-        for number, (start, end) in enumerate(_pieces(genome, bases, size)):
+        for number, (start, end) in enumerate(pieces(genome, bases, size)):
             drawn = errors.draw(genome.codes[start:end], rate, rng)
             codes, strands = drawn.read()[:size], drawn.carry(genome.strands[start:end], STRAND_SIDES)[:size]
             if number % 2:
@@ -99,7 +99,7 @@ def hidden_letters_told(model: Genoformer, genome: Genome, config: TrainConfig, 
     model.eval()
     rng = np.random.default_rng(config.seed)
     right = hidden = 0
-    for start, end in _pieces(genome, config.validate_bases, min(window, model.most_bases or window)):
+    for start, end in pieces(genome, config.validate_bases, min(window, model.most_bases or window)):
         codes = genome.codes[None, start:end]
         batch = hide_letters(Batch(codes, codes, np.array([genome.genetic_code])), config.mask_rate, rng)
         logits = _logits(model, batch.codes, genome.genetic_code, MASKED_NUCLEOTIDE.name)
@@ -119,7 +119,7 @@ def _mean(numbers: Any) -> float:
     return float(np.mean(known)) if known else math.nan
 
 
-def _pieces(genome: Genome, bases: int, size: int) -> Iterator[tuple[int, int]]:
+def pieces(genome: Genome, bases: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield the windows of the first bases of a genome, within its sequences."""
     for first, last in zip(genome.offsets[:-1], genome.offsets[1:], strict=True):
         for start in range(first, min(last, bases), size):

@@ -122,12 +122,16 @@ def test_the_log_says_what_happened(tmp_path: Path, root: Path) -> None:
     assert [entry["learning_rate"] for entry in entries] == [learning_rate(i, config.train) for i in range(6)]
     assert [p.step for p in steps if p.validation is not None] == [4, 6]
     assert set(entries[3]["validation"]) == {"b.fa", "mean_f1"}
-    assert len(reported) == 2
+    assert len(reported) == 3
+    assert "coding-frame: calibrated on" in reported[2]
     assert "genetic code 11" in reported[0]
     assert "1 sequences without annotation ignored" in reported[0]
     model = load_model(tmp_path / "run" / "model")
     saved, _ = read_tensors(tmp_path / "run" / STATE)
-    assert all(torch.equal(tensor, saved[f"average.{name}"]) for name, tensor in named_tensors(model).items())
+    scale = model.checkpoint.training["calibration"]["coding-frame"]["temperature"]
+    for tensor_name, tensor in named_tensors(model).items():
+        average = saved[f"average.{tensor_name}"]
+        assert torch.equal(tensor, average / scale if tensor_name.startswith("heads.") else average)
     assert not torch.equal(saved["average.decoder.up.bias"], saved["model.decoder.up.bias"])
     assert model.checkpoint.name == "mine"
     assert model.checkpoint.training["steps"] == 6
