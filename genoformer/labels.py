@@ -129,7 +129,7 @@ class _ClassLabels(Labels):
         self._spans: list[tuple[dict[str, Spans], int | None]] = []
         for channel, path in files.items():
             spans = read_bed_spans(path)
-            self.notes += _check_spans(spans, lengths, str(path), sequences)
+            self.notes += check_spans(spans, lengths, str(path), sequences)
             fixed = track.channels.index(channel) if channel else None
             if fixed is None:
                 fixed = self._check_names(spans, str(path))
@@ -176,7 +176,7 @@ class _SignalLabels(Labels):
                 self._channels[channel] = wig
             else:
                 spans = read_bedgraph(path)
-                self.notes += _check_spans(spans, lengths, str(path), sequences)
+                self.notes += check_spans(spans, lengths, str(path), sequences)
                 self._channels[channel] = spans
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -203,8 +203,13 @@ def _paint(column: np.ndarray, spans: Spans) -> None:
     column[firsts + np.arange(int(widths.sum()))] = np.repeat(spans.values, widths)
 
 
-def _check_spans(spans: Mapping[str, Spans], lengths: Mapping[str, int], path: str, sequences: str) -> list[str]:
-    """Check names and ends; return a note on what is left out."""
+def check_spans(spans: Mapping[str, Spans], lengths: Mapping[str, int], path: str, sequences: str) -> list[str]:
+    """Check that spans lie on these sequences; return a note on those that are left out.
+
+    Raises
+    ------
+    InputError : no name in common, or a span off the end
+    """
     for name in spans:
         if name in lengths:
             last = int(spans[name].ends.argmax())

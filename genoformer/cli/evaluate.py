@@ -16,8 +16,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command("evaluate")
 @click.argument("prediction", metavar="PRED", type=click.Path(path_type=Path))
 @click.option("--truth", "-t", "truths", required=True, multiple=True, metavar="ANNOTATION",
-              help="What is true: GFF3 or GenBank. Of tracks of other classes BED with these for names, of signals "
-                   "bedGraph or bigWig; several as CHANNEL=FILE each.")
+              help="What is true: GFF3 or GenBank; or BED with a strand in column 6, to score bases by strand and no "
+                   "genes. Of tracks of other classes BED with these for names, of signals bedGraph or bigWig; several "
+                   "as CHANNEL=FILE each.")
 @click.option("--fasta", type=click.Path(path_type=Path), metavar="FASTA",
               help="What was predicted. Of a store: to call genes, if its input is not where it was. Of a GFF3: for "
                    "the lengths, if no ##sequence-region states them.")

@@ -20,9 +20,10 @@ from genoformer.evaluate.intervals import Interval, Units, bootstrap
 from genoformer.evaluate.predictions import Piece, Predictions, StorePredictions, read_genes
 from genoformer.evaluate.signals import Moments, SignalNumbers
 from genoformer.evaluate.tally import Tally
-from genoformer.evaluate.truth import CodingTruth, LabelTruth, Level, Truth
+from genoformer.evaluate.truth import CodingTruth, LabelTruth, Level, StrandTruth, Truth
 from genoformer.formats.annotated import read_annotation
 from genoformer.formats.bytestream import sniff
+from genoformer.formats.spans import is_bed
 from genoformer.labels import Files, Labels, read_labels
 from genoformer.store import open_store
 from genoformer.tracks import CODING_FRAME, IGNORED
@@ -150,7 +151,8 @@ def evaluate(
     Parameters
     ----------
     prediction : store of `genoformer predict`, or the genes of another program (GFF3 or GenBank)
-    truth : annotation, GFF3 or GenBank; of other tracks BED, bedGraph or bigWig as `read_labels` takes them
+    truth : annotation, GFF3 or GenBank, or BED with a strand in column 6, by which bases count, and no genes; of other
+        tracks BED, bedGraph or bigWig as `read_labels` takes them
     track : of the store; default: its first
     fasta : the sequences that were predicted, or genes called in; needed where no file states their lengths, and for
         the genes of a store whose input is not where it was
@@ -169,9 +171,12 @@ def evaluate(
     if kind == "empty":
         raise InputError(f"{prediction}: is empty; expected a store or GFF3")
     if kind != "hdf5":
+        sequences = str(prediction) if fasta is None else str(fasta)
+        if is_bed(_only(truth)):
+            genes = read_genes(prediction, fasta=fasta)
+            return compare(genes, StrandTruth(_only(truth), genes.lengths(), sequences=sequences))
         annotation = read_annotation(_only(truth))
         genes = read_genes(prediction, fasta=fasta, truth=annotation)
-        sequences = str(prediction) if fasta is None else str(fasta)
         return compare(genes, CodingTruth(annotation, genes.lengths(), source=str(truth), sequences=sequences))
     with closing(StorePredictions(open_store(Path(prediction)), track)) as store:
         if store.track.name != CODING_FRAME.name:
@@ -179,6 +184,8 @@ def evaluate(
             if store.track.kind == "signal":
                 return compare_signals(store, labels)
             return compare(store, LabelTruth(labels))
+        if is_bed(_only(truth)):
+            return compare(store, StrandTruth(_only(truth), store.lengths(), sequences=store.source))
         coding = CodingTruth(read_annotation(_only(truth)), store.lengths(), source=str(truth), sequences=store.source)
         if call_genes:
             store.call_genes(fasta)
@@ -201,7 +208,7 @@ def compare(predictions: Predictions, truth: Truth) -> Evaluation:
         results[level.name] = LevelResult(level, Tally.empty(classes), histogram)
     evaluation = Evaluation(predictions.source, truth.source, predictions.track.name, results)
     evaluation.notes = [*truth.notes, *predictions.notes]
-    if predictions.genes is not None:
+    if predictions.genes is not None and truth.has_genes:
         evaluation.genes = GeneCounts()
     lengths = predictions.lengths()
     for name, pieces in groupby(predictions.pieces(set(truth.names)), key=lambda piece: piece.sequence):

@@ -188,7 +188,7 @@ def read_genes(
     if fasta is not None:
         return GenePredictions(annotation, open_sequences(fasta).lengths(), source=str(path), sequences=str(fasta))
     lengths = {**({} if truth is None else truth.lengths), **annotation.lengths}
-    known = truth.coding_sequences if truth is not None else {}
+    known = annotation.coding_sequences if truth is None else truth.coding_sequences
     if annotation.coding_sequences and not any(name in known for name in annotation.coding_sequences):
         raise InputError(
             f"{path}: has genes of {some_names(annotation.coding_sequences)}, and none of these is in the truth, which "

@@ -14,10 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from genoformer.errors import FormatError
-from genoformer.formats.bytestream import Source
+from genoformer.formats.bytestream import Source, sniff
 from genoformer.formats.gff3 import open_text
 
 _SKIPPED = re.compile(r"\s*$|#|(?:track|browser)(?:\s|$)")
+_STRAND = 5
+"""Column of BED with the strand, from 0."""
 
 
 class Spans(NamedTuple):
@@ -40,6 +42,41 @@ def read_bed_spans(path: str | os.PathLike[str]) -> dict[str, Spans]:
     FormatError : a line does not begin with name, start and end
     """
     return _gather(_read(path, "BED", columns=3), dtype=np.dtype(object))
+
+
+def read_bed_strands(path: str | os.PathLike[str]) -> dict[str, Spans]:
+    """Read the spans of a BED file, plain or gzip, with the strands in column 6: ``+``, ``-`` or ``.``; by sequence.
+
+    Raises
+    ------
+    InputError : the file cannot be read
+    FormatError : a line has fewer columns, or another strand
+    """
+    return _gather(_strands(_read(path, "BED", columns=3, word=_STRAND)), dtype=np.dtype(object))
+
+
+def _strands(lines: Iterator[_Line]) -> Iterator[_Line]:
+    for line in lines:
+        if line.word not in ("+", "-", "."):
+            found = repr(line.word) if line.word else "no such column"
+            raise FormatError(f"{line.where}: expected a strand, + or - or ., in column {_STRAND + 1}, got {found}")
+        yield line
+
+
+def is_bed(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a text is BED: the first line that is no comment has a start and an end in columns 2 and 3.
+
+    Raises
+    ------
+    InputError : the file cannot be read
+    """
+    if sniff(path) != "unknown":
+        return False
+    with open_text(Source(path)) as lines:
+        cells = next(
+            (line.split("\t") if "\t" in line else line.split() for line in lines if not _SKIPPED.match(line)), []
+        )
+    return len(cells) >= 3 and cells[1].isdecimal() and cells[2].strip().isdecimal()
 
 
 def read_bedgraph(path: str | os.PathLike[str]) -> dict[str, Spans]:
@@ -73,7 +110,7 @@ class _Line(NamedTuple):
     where: str
 
 
-def _read(path: str | os.PathLike[str], kind: str, *, columns: int) -> Iterator[_Line]:
+def _read(path: str | os.PathLike[str], kind: str, *, columns: int, word: int = 3) -> Iterator[_Line]:
     source = Source(path)
     with open_text(source) as lines:
         for number, line in enumerate(lines, 1):
@@ -88,7 +125,7 @@ def _read(path: str | os.PathLike[str], kind: str, *, columns: int) -> Iterator[
             if start > end:
                 raise FormatError(f"{where}: start {start} and end {end} are no span; expected start <= end")
             if start < end:
-                yield _Line(cells[0], start, end, cells[3] if len(cells) > 3 else "", where)
+                yield _Line(cells[0], start, end, cells[word] if len(cells) > word else "", where)
 
 
 def _number(sequence: str, start: int, end: int, word: str, where: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,58 @@ def test_any_class_track_against_bed(tmp_path: Path) -> None:
     found = evaluate(path, bed)
     assert list(found.levels) == ["class"]
     assert found.levels["class"].tally.matrix.tolist() == [[84, 0, 0], [0, 10, 0], [1, 0, 5]]
+
+
+BED = """# reads
+track name=reads
+a	99	399	gene one	0	+
+a	500	1100	a2	0	-
+a	1090	1200	.	0	.
+b	0	150	cut	0	+
+b	140	160	both	0	-
+"""
+
+
+def test_strands_of_bed(tmp_path: Path) -> None:
+    """A store and the genes of another program against stretches with a strand; there are no genes to count."""
+    bed = tmp_path / "t.bed"
+    bed.write_text(BED)
+    truth = {name: np.zeros(length, dtype=int) for name, length in LENGTHS.items()}
+    truth["a"][99:399], truth["a"][500:1100], truth["a"][1100:1200] = 1, 2, 255
+    truth["b"][:150], truth["b"][150:160], truth["b"][140:150] = 1, 2, 255
+    values = noisy()
+    matrix = np.zeros((3, 3), dtype=int)
+    for name, frames in values.items():
+        wide = frames.astype(np.float32)
+        strands = np.stack([wide[:, 0], wide[:, 1:4].sum(axis=1), wide[:, 4:].sum(axis=1)]).argmax(axis=0)
+        for true, mine in zip(truth[name], strands, strict=True):
+            if true != 255:
+                matrix[true, mine] += 1
+    found = evaluate(write_store(tmp_path / "p.h5", values), bed)
+    assert list(found.levels) == ["strand"]
+    assert found.levels["strand"].tally.matrix.tolist() == matrix.tolist()
+    assert found.genes is None
+    assert json.dumps(summarize(found, intervals=True))
+    other = evaluate(gff3(tmp_path / "p.gff", GENES[:2]), bed)
+    assert other.levels["strand"].numbers()[:2] == (1, pytest.approx(900 / (900 + 140 + 10)))
+    assert other.genes is None
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "kind"),
+    [
+        ("a\t1\t9\tx\t0\n", "column 6, got no such column", FormatError),
+        ("a\t1\t9\tx\t0\t1\n", "line 1: expected a strand, + or - or ., in column 6, got '1'", FormatError),
+        ("a\t1\t2001\tx\t0\t+\n", "a:2-2001 does not lie within the 2000 bases", InputError),
+        ("c\t1\t9\tx\t0\t+\n", "none of these is in", InputError),
+        ("a\t1\t9\tx\t0\t.\n", "nothing to score", InputError),
+    ],
+)
+def test_strands_that_do_not_fit(tmp_path: Path, line: str, words: str, kind: type[Exception]) -> None:
+    (tmp_path / "t.bed").write_text(line)
+    for prediction in (perfect(tmp_path), gff3(tmp_path / "p.gff")):
+        with pytest.raises(kind, match=re.escape(words)):
+            evaluate(prediction, tmp_path / "t.bed")
 
 
 def test_summary_is_json_and_says_the_same(tmp_path: Path) -> None:
