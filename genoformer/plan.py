@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from genoformer.errors import InputError
-from genoformer.formats.sequences import Record, Sequences, check_region, check_unique
-from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, check_window, plan_windows
+from genoformer.circles import own_origin
+from genoformer.errors import ConfigError, InputError
+from genoformer.formats.sequences import Record, Sequences, check_region, check_unique, example_names
+from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, check_window, plan_circle, plan_windows
 from genoformer.store import SequenceTable
-from genoformer.tokens import Composition, composition, gaps
+from genoformer.tokens import Composition, composition, encode, gaps
 
 _PIECE = 1 << 22
+ALL = "all"
+"""What stands for every sequence among names of circular ones."""
 SHORT = 100
 """Bases below which predictions are called unreliable."""
 
@@ -51,6 +54,7 @@ class Plan:
     accounting : of every base
     left_out : records of the file that are no input, by reason: reads that the filter rejects
     chosen_by : of reads: only those that overlap these regions were asked for, None for all; see `records_of`
+    origins : of each circular sequence that is predicted, by index: the base that its windows are counted from
     """
 
     source: str
@@ -64,6 +68,7 @@ class Plan:
     accounting: Accounting
     left_out: dict[str, int]
     chosen_by: tuple[Region, ...] | None = None
+    origins: dict[int, int] = field(default_factory=dict)
 
     @property
     def blocks(self) -> np.ndarray:
@@ -97,14 +102,26 @@ class Plan:
         if self.sequences.status[index] != "pending":
             return
         name, length = self.sequences.names[index], int(self.sequences.lengths[index])
+        circular = index in self.origins
+        if circular and self._wanted is None:
+            yield from plan_circle(name, length, size=self.window, overlap=self.overlap, origin=self.origins[index])
+            return
         for start, end in [(0, length)] if self._wanted is None else self._wanted.get(name, []):
-            yield from plan_windows(name, length, size=self.window, overlap=self.overlap, start=start, end=end)
+            yield from plan_windows(
+                name, length, size=self.window, overlap=self.overlap, start=start, end=end, circular=circular
+            )
+
+    @property
+    def repeated(self) -> int:
+        """Count the bases that windows of circular sequences see once more, beyond the origin."""
+        return len(self.origins) * 2 * (self.overlap // 2)
 
     def input_digest(self) -> str:
-        """Return a checksum of all names and sequences."""
-        digest = hashlib.sha256()
-        for name, md5 in zip(self.sequences.names, self.sequences.md5, strict=True):
-            digest.update(f"{name}\t{md5}\n".encode("utf-8", "surrogateescape"))
+        """Return a checksum of all names and sequences, and of which are circular."""
+        digest, table = hashlib.sha256(), self.sequences
+        for name, md5, topology in zip(table.names, table.md5, table.topology, strict=True):
+            ring = "" if topology == "linear" else f"\t{topology}"
+            digest.update(f"{name}\t{md5}{ring}\n".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
 
@@ -119,8 +136,9 @@ def _md5(bases: bytes) -> str:
 class _Scan:
     """Collects what a plan needs of each record."""
 
-    def __init__(self, *, min_length: int) -> None:
-        self.min_length = min_length
+    def __init__(self, *, min_length: int, circular: Collection[str]) -> None:
+        self.min_length, self.circular = min_length, circular
+        self.origins: dict[int, int] = {}
         self.names: list[str] = []
         self.columns: dict[str, list[Any]] = {key: [] for key in ("lengths", "md5", "topology", "status", "reason")}
         self.gaps: dict[int, np.ndarray] = {}
@@ -128,6 +146,7 @@ class _Scan:
 
     def add(self, record: Record) -> None:
         letters = composition(record.bases)
+        is_circular = record.topology == "circular" or ALL in self.circular or record.name in self.circular
         self.compositions.append(letters)
         status, reason = "pending", ""
         if not record.bases:
@@ -137,11 +156,13 @@ class _Scan:
         elif letters.known == 0:
             status, reason = "masked", "no known base"
         if status == "pending" and letters.known < len(record.bases):
-            runs = gaps(record.bases)
+            runs = gaps(record.bases, circular=is_circular)
             if len(runs):
                 self.gaps[len(self.names)] = runs
+        if status == "pending" and is_circular:
+            self.origins[len(self.names)] = own_origin(encode(record.bases))
         self.names.append(record.name)
-        values = (len(record.bases), _md5(record.bases), record.topology, status, reason)
+        values = (len(record.bases), _md5(record.bases), "circular" if is_circular else "linear", status, reason)
         for column, value in zip(self.columns.values(), values, strict=True):
             column.append(value)
 
@@ -153,6 +174,7 @@ def make_plan(
     overlap: int = DEFAULT_OVERLAP,
     regions: Sequence[Region] | None = None,
     min_length: int = 1,
+    circular: Collection[str] = (),
 ) -> Plan:
     """Read the input once and plan its windows.
 
@@ -162,6 +184,7 @@ def make_plan(
     window, overlap : int, bases
     regions : predict only these, in any order, none overlapping another; of reads, those that overlap them
     min_length : int, bases; shorter sequences are skipped and listed
+    circular : names of sequences whose ends are joined, beside those of which the file says so; ``all`` for every one
 
     Returns
     -------
@@ -169,11 +192,14 @@ def make_plan(
 
     Raises
     ------
-    ConfigError : the window cannot advance
-    InputError : there is no record, names come twice, or regions overlap or lie on no sequence
+    ConfigError : the window cannot advance, or reads are said to be circular
+    InputError : there is no record, names come twice, regions overlap or lie on no sequence, or no sequence has a name
+        of ``circular``
     """
     check_window(window, overlap)
-    scan = _Scan(min_length=min_length)
+    if circular and is_reads(sequences):
+        raise ConfigError(f"{sequences.source}: reads are not circular; leave out --circular")
+    scan = _Scan(min_length=min_length, circular=frozenset(circular))
     for record in records_of(sequences, regions):
         scan.add(record)
     left_out: dict[str, int] = dict(getattr(sequences, "counts", {}))
@@ -183,6 +209,7 @@ def make_plan(
         raise InputError(f"{sequences.source}: holds no {what}{f' ({why})' if why else ''}")
     check_unique(scan.names, sequences.source)
     table = SequenceTable.build(scan.names, **scan.columns)
+    check_circular(circular, table, sequences.source)
     asked = None if regions is None or is_reads(sequences) else _in_order(regions, table, sequences.source)
     plan = Plan(
         source=sequences.source,
@@ -196,6 +223,7 @@ def make_plan(
         accounting=_account(table, scan.gaps, asked),
         left_out=left_out,
         chosen_by=tuple(regions) if regions is not None and is_reads(sequences) else None,
+        origins=scan.origins,
     )
     indices = (
         range(len(table)) if asked is None else [table.index(name) for name in dict.fromkeys(r.sequence for r in asked)]
@@ -215,6 +243,13 @@ def _in_order(regions: Sequence[Region], table: SequenceTable, source: str) -> t
         if before.overlaps(after):
             raise InputError(f"regions {before} and {after} overlap; each base is predicted once: merge them")
     return tuple(ordered)
+
+
+def check_circular(names: Collection[str], table: SequenceTable, source: str) -> None:
+    """Raise InputError unless every name is that of a sequence, or ``all``."""
+    known = set(table.names) if names else set()
+    for name in sorted(set(names) - {ALL} - known):
+        raise InputError(f"{source}: has no sequence {name!r} to be circular{example_names(table.names)}")
 
 
 def is_reads(sequences: Sequences) -> bool:

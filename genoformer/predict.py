@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import genoformer
+from genoformer.circles import wrapped
 from genoformer.config import ModelConfig
 from genoformer.errors import ConfigError, InputError, ResourceError
 from genoformer.formats.sequences import Sequences, open_sequences
@@ -19,7 +20,7 @@ from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, make_plan, records_of
-from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region, Window
+from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region, Window, place_in_window
 from genoformer.store import TrackStore
 from genoformer.tokens import PAD, encode
 
@@ -69,6 +70,7 @@ def predict(
     window: int = DEFAULT_WINDOW,
     overlap: int = DEFAULT_OVERLAP,
     regions: Sequence[Region] | None = None,
+    circular: Collection[str] = (),
     settings: Settings | None = None,
 ) -> Iterator[Block]:
     """Predict every base of some sequences.
@@ -79,6 +81,7 @@ def predict(
     model : of `genoformer.load_model`
     window, overlap : int, bases
     regions : predict only these
+    circular : names of sequences whose ends are joined, beside those of which the file says so; ``all`` for every one
     settings : how
 
     Returns
@@ -92,7 +95,7 @@ def predict(
     """
     if isinstance(sequences, str | os.PathLike):
         sequences = open_sequences(sequences)
-    plan = make_plan(sequences, window=window, overlap=overlap, regions=regions)
+    plan = make_plan(sequences, window=window, overlap=overlap, regions=regions, circular=circular)
     yield from predict_plan(plan, sequences, model, settings=settings or Settings())
 
 
@@ -148,7 +151,7 @@ def _items(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterato
             continue
         for window in plan.windows(index):
             if done is None or not done[number]:
-                yield _Item(index, window, encode(record.bases[window.region.start : window.region.end]))
+                yield _Item(index, window, encode(wrapped(record.bases, window.region.start, window.region.end)))
             number += 1
     if number < len(plan.owned):
         raise InputError(f"{plan.source}: has changed since it was planned (records are missing at its end); run again")
@@ -210,10 +213,19 @@ def _gaps_of(item: _Item, plan: Plan) -> np.ndarray:
     return in_gap
 
 
+def _places(item: _Item, plan: Plan) -> list[tuple[int, int]]:
+    """Return where the owned bases lie in the window, in order."""
+    region, owned = item.window
+    if item.sequence in plan.origins:
+        length = int(plan.sequences.lengths[item.sequence])
+        return place_in_window(item.window, length=length, overlap=plan.overlap)
+    return [(owned.start - region.start, owned.end - region.start)]
+
+
 def _owned_block(item: _Item, values: dict[str, np.ndarray], plan: Plan) -> Block:
     """Cut out what the window owns; put NaN into gaps."""
-    region, owned = item.window
-    kept = {name: array[owned.start - region.start : owned.end - region.start] for name, array in values.items()}
+    owned, places = item.window.owned, _places(item, plan)
+    kept = {name: np.concatenate([array[start:end] for start, end in places]) for name, array in values.items()}
     in_gap = _gaps_of(item, plan)
     for name, array in kept.items():
         wrong = ~in_gap & ~np.isfinite(array).all(axis=1)

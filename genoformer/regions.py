@@ -74,6 +74,7 @@ def plan_windows(
     overlap: int = DEFAULT_OVERLAP,
     start: int = 0,
     end: int | None = None,
+    circular: bool = False,
 ) -> Iterator[Window]:
     """Cut ``[start, end)`` of a sequence into windows whose owned spans partition it.
 
@@ -82,12 +83,16 @@ def plan_windows(
     does; a span that fits into one window with that is placed in its middle. So every owned base has at least
     ``overlap // 2`` bases around it in its window, unless the sequence ends there.
 
+    A circular sequence ends nowhere: windows begin before 0 and end beyond ``length`` where they reach over the origin,
+    and see a circle shorter than themselves once, with half an overlap of it again on both sides.
+
     Parameters
     ----------
     sequence : name of the sequence
     length : int, bases of the whole sequence
     size, overlap : int, bases
     start, end : int, bases; the part to own (default: the whole sequence)
+    circular : whether the ends of the sequence are joined; the part to own may then begin anywhere
 
     Returns
     -------
@@ -99,15 +104,16 @@ def plan_windows(
     """
     check_window(size, overlap)
     end = length if end is None else end
-    if not 0 <= start <= end <= length:
+    if not (0 <= start <= end and (end <= length or (circular and end - start <= length))):
         raise ConfigError(f"{sequence}: the span {start}-{end} does not lie within its {length} bases")
     if start == end:
         return
-    size = min(size, length)
     margin = overlap // 2
-    first, end_seen = max(0, start - margin), min(length, end + margin)
+    left, right = (start - length - margin, end + length + margin) if circular else (0, length)
+    size = min(size, length + 2 * margin if circular else length)
+    first, end_seen = max(left, start - margin), min(right, end + margin)
     if end_seen - first <= size:
-        first = min(max(0, start - (size - (end - start)) // 2), length - size)
+        first = min(max(left, start - (size - (end - start)) // 2), right - size)
     last = max(first, end_seen - size)
     here, owned_start = first, start
     while True:
@@ -119,3 +125,53 @@ def plan_windows(
         if is_last:
             return
         here, owned_start = following, owned_end
+
+
+def plan_circle(sequence: str, length: int, *, size: int, overlap: int, origin: int) -> Iterator[Window]:
+    """Cut a whole circular sequence into windows counted from ``origin``, wherever its file cuts it.
+
+    A window that owns bases on both sides of position 0 comes twice, with the part before and the part behind; where
+    one window owns everything, it comes once. `place_in_window` tells where the owned bases lie in it.
+
+    Parameters
+    ----------
+    sequence : name of the sequence
+    length : int, bases
+    size, overlap : int, bases
+    origin : position of the base that is counted from, of `genoformer.circles.own_origin`
+
+    Returns
+    -------
+    iterator of Window, in order of what they own; none for an empty sequence
+    """
+    windows = list(
+        plan_windows(sequence, length, size=size, overlap=overlap, start=origin, end=origin + length, circular=True)
+    )
+    if len(windows) == 1:
+        yield Window(windows[0].region, Region(sequence, 0, length))
+        return
+    for turn in (length, 0):  # what lies beyond the end is at the beginning
+        for region, owned in windows:
+            start, end = max(owned.start - turn, 0), min(owned.end - turn, length)
+            if start < end:
+                yield Window(Region(sequence, region.start - turn, region.end - turn), Region(sequence, start, end))
+
+
+def place_in_window(window: Window, *, length: int, overlap: int) -> list[tuple[int, int]]:
+    """Return where in a window of a circular sequence the bases lie that it owns, with context on both sides.
+
+    Parameters
+    ----------
+    window : of `plan_circle`, or of `plan_windows` for a circular sequence
+    length, overlap : int, bases of the sequence and as it was planned
+
+    Returns
+    -------
+    list of (start, end) from the beginning of the window, in order of position on the sequence: one span, or two where
+    the whole circle is owned by a window that does not begin with it
+    """
+    margin = overlap // 2
+    first = margin + (window.owned.start - window.region.start - margin) % length
+    until = min(first + window.owned.length, margin + length)
+    rest = first + window.owned.length - until
+    return [(first, until)] + ([(margin, margin + rest)] if rest else [])

@@ -83,13 +83,14 @@ def composition(bases: bytes) -> Composition:
     return Composition(known, ambiguous, len(bases) - known - ambiguous, soft_masked)
 
 
-def gaps(bases: bytes, *, least: int = MIN_GAP) -> np.ndarray:
+def gaps(bases: bytes, *, least: int = MIN_GAP, circular: bool = False) -> np.ndarray:
     """Find the runs of unknown bases that are gaps of the assembly rather than single unknown letters.
 
     Parameters
     ----------
     bases : letters
     least : bases of the shortest run that is a gap
+    circular : whether runs at both ends are one
 
     Returns
     -------
@@ -112,4 +113,7 @@ def gaps(bases: bytes, *, least: int = MIN_GAP) -> np.ndarray:
     if not starts:
         return np.empty((0, 2), dtype=np.int64)
     runs = np.stack([np.concatenate(starts), np.concatenate(ends)], axis=1).astype(np.int64)
-    return runs[runs[:, 1] - runs[:, 0] >= least]
+    long_enough = runs[:, 1] - runs[:, 0] >= least
+    if circular and len(runs) > 1 and runs[0, 0] == 0 and runs[-1, 1] == len(bases):
+        long_enough[[0, -1]] = runs[0, 1] + len(bases) - runs[-1, 0] >= least
+    return runs[long_enough]

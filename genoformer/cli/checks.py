@@ -70,7 +70,12 @@ class Checks:
             window, overlap = type(cut)(None, None).sizes(self.sequences)
         with self.step():
             plan = make_plan(
-                self.sequences, window=window, overlap=overlap, regions=regions, min_length=source.min_length
+                self.sequences,
+                window=window,
+                overlap=overlap,
+                regions=regions,
+                min_length=source.min_length,
+                circular=source.circular,
             )
             self.plan = plan if len(self.problems) == known else None
 

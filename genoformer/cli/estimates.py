@@ -37,7 +37,7 @@ def estimate(
     channels : of all tracks together
     """
     longest = int(plan.sequences.lengths.max(initial=0))
-    window = min(plan.window, longest)
+    window = min(plan.window, longest + (2 * (plan.overlap // 2) if plan.origins else 0))
     tokens = -(-window // config.stem_stride)
     chunk = min(CPU_CHUNK if chunk_size is None else chunk_size or tokens, tokens)
     # float32 of what is kept for each base of a window (inputs, values of both strands), and for each trunk token
@@ -47,4 +47,6 @@ def estimate(
     active = chunk * 4 * (features + config.heads * config.performer_count)
     memory = PROGRAM + 2 * longest + batch_size * (resident + active)
     most = 2 * plan.accounting.predicted * channels
-    return Estimate(plan.accounting.predicted / speed, round(memory), most, round(TYPICAL_SHARE * most))
+    return Estimate(
+        (plan.accounting.predicted + plan.repeated) / speed, round(memory), most, round(TYPICAL_SHARE * most)
+    )

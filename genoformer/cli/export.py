@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from genoformer.cli.options import circular_option
 from genoformer.cli.progress import counted, progress, quiet_pipe, say
 from genoformer.errors import ConfigError, InputError, ResourceError
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
               help="Genes as GFF3, their proteins, or their bases.")  # fmt: skip
 @click.option("-o", "--output", required=True, metavar="OUT|-", help="File to write, - for standard output.")
 @click.option("--fasta", metavar="GENOME", help="The sequences that were predicted.  [default: where they were then]")
-@click.option("--circular", multiple=True, metavar="NAME|all",
-              help="Sequence whose ends are joined, beside those that their file says are; repeatable.")  # fmt: skip
+@circular_option("Sequence whose ends are joined, beside those that were predicted so. May be repeated.")
 @click.option("--genetic-code", type=click.IntRange(1), metavar="N",
               help="NCBI translation table.  [default: that of the prediction]")  # fmt: skip
 @click.option("--frameshifts", is_flag=True,

@@ -34,6 +34,7 @@ class InputOptions:
     min_mapq: int
     include_flags: int
     exclude_flags: int
+    circular: tuple[str, ...]
 
     def files(self) -> Iterator[Path]:
         """Yield the files that are read: the input, the reference, and BED files of regions."""
@@ -155,6 +156,11 @@ def bundle(name: str, kind: type, *options: Callable[[Command], Command]) -> Cal
     return decorate
 
 
+def circular_option(help: str) -> Callable[[Command], Command]:
+    """Return the option that names sequences whose ends are joined."""
+    return click.option("--circular", multiple=True, metavar="NAME|all", help=help)
+
+
 # fmt: off
 input_options = bundle(
     "source", InputOptions,
@@ -172,6 +178,8 @@ input_options = bundle(
                  help="Of BAM and CRAM: only reads with all these flag bits set (samtools view -f)."),
     click.option("--exclude-flags", type=click.IntRange(0, 0xFFFF), default=0, show_default=True, metavar="BITS",
                  help="Of BAM and CRAM: no reads with any of these flag bits set (samtools view -F)."),
+    circular_option("Sequence whose ends are joined, beside those that GenBank says are: windows reach over the "
+                    "origin. May be repeated."),
 )
 
 window_options = bundle(

@@ -90,6 +90,7 @@ def gather(
             "bases": plan.accounting._asdict(),
             "letters": plan.letters._asdict(),
             "left_out": plan.left_out,
+            "circular": [table.names[index] for index in plan.origins],
             "skipped": [
                 {"name": name, "status": status, "reason": reason}
                 for name, status, reason in zip(table.names, table.status, table.reason, strict=True)

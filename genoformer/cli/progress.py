@@ -148,6 +148,10 @@ def describe_plan(plan: Plan) -> Iterator[str]:
     unusual = [(letters.ambiguous, "N or another IUPAC letter"), (letters.invalid, "not nucleotide letters")]
     if any(number for number, _ in unusual):
         yield f"  read as N: {', '.join(f'{number:,} {what}' for number, what in unusual if number)}"
+    if plan.origins:
+        names = [plan.sequences.names[index] for index in list(plan.origins)[:LISTED]]
+        more = f", ... and {len(plan.origins) - LISTED:,} more" if len(plan.origins) > LISTED else ""
+        yield f"  circular, windows reach over the origin: {', '.join(names)}{more}"
     for reason, number in plan.left_out.items():
         yield f"  reads left out: {number:,} ({reason})"
     skipped = [

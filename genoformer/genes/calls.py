@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from genoformer.circles import own_origin
 from genoformer.genes.candidates import Candidates, Scoring, both_strands, find_candidates, lay_out, log_odds
 from genoformer.genes.chain import Rules, best_chain, posteriors
 from genoformer.genes.codons import GeneticCode, codon_text, genetic_code
@@ -17,7 +18,6 @@ from genoformer.genes.signals import learn
 BATCH_BASES = 2_000_000
 LEARN_BASES = 100_000
 """Bases of a sequence from which on signals are learned from its own genes, see `signals`."""
-_HASHED, _TIES = 20, 100
 UNROLL = 60_000
 """Bases of a circular sequence that are repeated at both ends: more than a gene and what its choice depends on."""
 
@@ -100,7 +100,7 @@ def call_many(sequences: Iterable[Called], *, settings: CallSettings) -> Iterato
 
 
 def _call_batch(batch: list[Called], settings: CallSettings, *, learning: bool) -> list[list[Gene]]:
-    origins = [_own_origin(sequence.codes) if sequence.is_circular else 0 for sequence in batch]
+    origins = [own_origin(sequence.codes) if sequence.is_circular else 0 for sequence in batch]
     batch = [_turned(sequence, origin) for sequence, origin in zip(batch, origins, strict=True)]
     stretches = [stretch for number, sequence in enumerate(batch) for stretch in _stretches(number, sequence)]
     genes: list[list[Gene]] = [[] for _ in batch]
@@ -120,20 +120,6 @@ def _call_batch(batch: list[Called], settings: CallSettings, *, learning: bool) 
             genes[number] = [_moved(g, origin if g.start + origin < length else origin - length) for g in kept]
         genes[number].sort(key=lambda gene: (gene.start, gene.end))
     return genes
-
-
-def _own_origin(codes: np.ndarray) -> int:
-    """Return where a circular sequence is cut, wherever it was cut before: at what begins with the highest hash."""
-    length = len(codes)
-    if length == 0:
-        return 0
-    value = np.zeros(length, dtype=np.uint64)
-    around = np.take(codes, np.arange(length + _HASHED), mode="wrap")
-    for k in range(_HASHED):
-        value = value * np.uint64(7) + around[k : k + length]
-    value *= np.uint64(0x9E3779B97F4A7C15)
-    places = np.flatnonzero(value == value.max())[:_TIES].tolist()
-    return max(places, key=lambda place: np.roll(codes, -place).tobytes()) if len(places) > 1 else places[0]
 
 
 def _turned(sequence: Called, origin: int) -> Called:

@@ -14,6 +14,7 @@ from genoformer.errors import FormatError, InputError
 from genoformer.formats.sequences import Record, Sequences
 from genoformer.genes.calls import Called, CallSettings, call_many
 from genoformer.genes.gene import Gene
+from genoformer.plan import ALL, check_circular
 from genoformer.regions import Block
 from genoformer.store import TrackStore
 from genoformer.store.sequences import SequenceTable
@@ -67,13 +68,12 @@ def stored_genes(
         raise FormatError(f"{store.path}: genes need a track {CODING_FRAME.name!r}, it has {has}; predict with a model "
                           "of genes, such as prokaryote-genes")  # fmt: skip
     table = store.sequences
-    for name in sorted(set(circular) - {"all"}):
-        table.index(name)  # raises where there is no such sequence
+    check_circular(circular, table, str(store.path))
     waiting: deque[tuple[str, Called]] = deque()
 
     def queued() -> Iterator[Called]:
         for record, values, topology in _joined(store, sequences):
-            is_circular = topology == "circular" or "all" in circular or record.name in circular
+            is_circular = topology == "circular" or ALL in circular or record.name in circular
             called = Called(encode(record.bases), values, is_circular)
             waiting.append((record.name, called))
             yield called

@@ -187,7 +187,11 @@ def _check_tracks(tracks: list[Track], dtype: str) -> None:
 def _sequences_differ(ours: SequenceTable, theirs: SequenceTable) -> str:
     if len(ours) != len(theirs):
         return f"it has {len(ours)} sequences, the input {len(theirs)}"
-    for what, old, new in (("name", ours.names, theirs.names), ("md5", ours.md5, theirs.md5)):
+    for what, old, new in (
+        ("name", ours.names, theirs.names),
+        ("md5", ours.md5, theirs.md5),
+        ("topology", ours.topology, theirs.topology),
+    ):
         if old != new:
             i = next(i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b)
             return f"sequence {i + 1} has {what} {old[i]!r}, in the input {new[i]!r}"
