@@ -8,7 +8,6 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from prediction_samples import FINE, MIXED, NAME, assert_same, joined
 from tiny import Memory, random_bases, tiny_config, tiny_model, write_fasta
 
 from genoformer.errors import ConfigError, InputError, ResourceError
@@ -24,14 +24,12 @@ from genoformer.model.checkpoint import load_model, save_model
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict, predict_plan, predict_to_store, provenance
-from genoformer.regions import Block, Region
+from genoformer.regions import Region
 from genoformer.store import open_store, part_path, writer
 from genoformer.tokens import decode, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME
 
 MIRROR = list(CODING_FRAME.reverse_complement)
-FINE = 2e-3  # of probabilities in float16, whose own steps are up to 5e-4
-NAME = CODING_FRAME.name
 
 
 @pytest.fixture(scope="module")
@@ -40,40 +38,11 @@ def model() -> Genoformer:
     return tiny_model(attention=("local", "performer", "hybrid"))
 
 
-def joined(blocks: Sequence[Block], sequences: Memory) -> dict[str, np.ndarray]:
-    """Put blocks where they belong; each base once; what no block has is infinite."""
-    whole = {name: np.full((length, 7), np.inf, dtype=np.float16) for name, length in sequences.lengths().items()}
-    for block in blocks:
-        assert list(block.values) == [NAME]
-        assert block.values[NAME].dtype == np.float16
-        target = whole[block.sequence][block.start : block.end]
-        assert np.isinf(target).all()
-        target[:] = block.values[NAME]
-    return whole
-
-
 def run(sequences: Memory, model: Genoformer, *, settings: dict[str, Any] | None = None, **cut: Any) -> dict:
     blocks = list(predict(sequences, model, settings=Settings(**settings or {}), **cut))
     return joined(blocks, sequences)
 
 
-def assert_same(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> None:
-    assert one.keys() == two.keys()
-    for name, values in one.items():
-        assert np.array_equal(np.isnan(values), np.isnan(two[name]))
-        assert np.isinf(values).sum() == np.isinf(two[name]).sum() == 0
-        np.testing.assert_allclose(values, two[name], rtol=0, atol=FINE)
-
-
-MIXED = Memory(
-    ("long", random_bases(300, 1)),
-    ("short", random_bases(31, 2)),
-    ("gapped", random_bases(90, 3) + b"N" * 120 + b"acgtnnryACG" + random_bases(40, 4)),
-    ("one", b"A"),
-    ("unknown", b"N" * 80),
-    ("empty", b""),
-    *((f"s{number}", random_bases(20 + 3 * number, 10 + number)) for number in range(6)),
-)
 CUT = {"window": 120, "overlap": 30}
 
 
