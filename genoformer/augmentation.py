@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from genoformer.tokens import COMPLEMENT, MASK, A, G, N, T, reverse_complement
-from genoformer.tracks import CODING_FRAME, IGNORED
+from genoformer.tracks import CODING_FRAME, IGNORED, Track
 
 NOTHING = 255
 """In `Errors.inserted`: no base is inserted there."""
@@ -71,6 +71,21 @@ class Errors(NamedTuple):
         between = np.where(follows & ~precedes, left, np.where(precedes & ~follows, right, between))
         return _between(between, labels)[self._present()]
 
+    def carry_own(self, labels: np.ndarray) -> np.ndarray:
+        """Return the labels of an own track of each base that was read, from those of the true bases.
+
+        A base keeps its label. An inserted base has that of its two neighbors where it is the same class, else none:
+        IGNORED, or NaN of a signal. So the labels of the opposite strand are the mirrored ones.
+
+        Parameters
+        ----------
+        labels : uint8 classes, (n,), or float32 values, (n, channels)
+        """
+        gaps = np.full((len(labels) + 1, *labels.shape[1:]), IGNORED if labels.ndim == 1 else np.nan, labels.dtype)
+        if labels.ndim == 1:
+            gaps[1:-1] = np.where(labels[1:] == labels[:-1], labels[1:], np.uint8(IGNORED))
+        return _between(gaps, labels)[self._present()]
+
     def opposite(self) -> Errors:
         """Return the same errors as they are on the opposite strand."""
         inserted = np.where(self.inserted == NOTHING, np.uint8(NOTHING), COMPLEMENT[np.minimum(self.inserted, MASK)])
@@ -82,7 +97,7 @@ class Errors(NamedTuple):
 
 def _between(gaps: np.ndarray, bases: np.ndarray) -> np.ndarray:
     """Lay n + 1 values of gaps and n of bases out in reading order: gap, base, gap, ..., base, gap."""
-    laid = np.empty(2 * len(bases) + 1, dtype=bases.dtype)
+    laid = np.empty((2 * len(bases) + 1, *bases.shape[1:]), dtype=bases.dtype)
     laid[0::2], laid[1::2] = gaps, bases
     return laid
 
@@ -156,6 +171,22 @@ def run_lengths(codes: np.ndarray) -> np.ndarray:
 def opposite(codes: np.ndarray, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return codes and classes of CODING_FRAME of the opposite strand."""
     return reverse_complement(codes), MIRRORED_FRAMES[frames[::-1]]
+
+
+def opposite_labels(labels: np.ndarray, track: Track) -> np.ndarray:
+    """Return the labels that an own track has on the opposite strand.
+
+    Parameters
+    ----------
+    labels : uint8 classes, (n,), or float32 values, (n, channels)
+    track : whose `reverse_complement` tells which channel becomes which
+    """
+    turned = np.array(track.reverse_complement)
+    if track.kind == "signal":
+        return labels[::-1, turned]
+    mirrored = np.arange(256, dtype=np.uint8)
+    mirrored[: len(turned)] = turned
+    return mirrored[labels[::-1]]
 
 
 def recode_to_4(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:

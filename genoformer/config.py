@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from genoformer.errors import ConfigError
+from genoformer.limits import (
+    check_class_weights,
+    check_seed,
+    check_shares,
+    listed,
+    one_of,
+    require,
+    require_positive,
+)
 from genoformer.plain import from_dict, read_toml, to_dict
-from genoformer.tracks import TRACKS
+from genoformer.tracks import CODING_FRAME, MASKED_NUCLEOTIDE, TRACKS, Track, check_own
 
 __all__ = [
     "INPUTS",
@@ -16,6 +23,7 @@ __all__ = [
     "ModelConfig",
     "RunConfig",
     "Sample",
+    "TrackLoss",
     "TrainConfig",
     "from_dict",
     "read_toml",
@@ -40,44 +48,14 @@ PERFORMER_FEATURES = (
 """Kinds of features that a Performer can have: the keys of genoformer.attention.features.FEATURES."""
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ConfigError(message)
-
-
-def _one_of(name: str, value: str, known: typing.Collection[str]) -> None:
-    _require(value in known, f"{name} must be one of {', '.join(known)}; got {value!r}")
-
-
-def _positive(config: object, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        _require(math.isfinite(value) and value > 0, f"{name} must be above 0, got {value}")
-
-
-def _listed(numbers: typing.Iterable[float]) -> str:
-    return ", ".join(map(str, numbers))
-
-
-def _shares(name: str, shares: tuple[float, ...], of: str, count: int) -> None:
-    _require(len(shares) in (0, count), f"{name} must have one number for each of {of}, {count}, or none")
-    _require(
-        all(0 <= share < math.inf for share in shares) and (not shares or sum(shares) > 0),
-        f"{name} must not be negative, and not all 0, got {_listed(shares)}",
-    )
-
-
-def _seed(seed: int) -> None:
-    _require(0 <= seed < 1 << 32, f"seed must be from 0 to 4294967295, got {seed}")
-
-
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything that determines the shape of a model.
 
     Attributes
     ----------
-    tracks : names of the tracks predicted, a head each
+    tracks : names of the tracks predicted, a head each: built-in ones, and own ones
+    own_tracks : description of each own track, see genoformer.tracks.Track
     inputs : inputs derived from the tokens, of INPUTS: "open-frames" tells how long each reading frame stays open
         around a base; "stop-distances" how far the next stop codon is to each side, for reads with errors too
     stem_channels, stem_kernel : channels of the full-resolution convolutions; bases they span, odd
@@ -100,6 +78,7 @@ class ModelConfig:
     """
 
     tracks: tuple[str, ...] = ("coding-frame",)
+    own_tracks: tuple[Track, ...] = ()
     inputs: tuple[str, ...] = ("open-frames",)
     stem_channels: int = 64
     stem_kernel: int = 9
@@ -124,47 +103,62 @@ class ModelConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _positive(self, "stem_channels", "stem_kernel", "stem_stride", "width", "heads", "conv_kernel", "expansion")
-        _positive(self, "local_radius", "performer_count")
-        _positive(self, "linformer_rank", "linformer_tokens", "hybrid_local_heads")
-        _require(len(self.tracks) > 0, "tracks must name at least one track")
-        for track in self.tracks:
-            _one_of("tracks", track, TRACKS)
-        _require(len(set(self.tracks)) == len(self.tracks), f"tracks must differ, got {', '.join(self.tracks)}")
+        require_positive(self, "stem_channels", "stem_kernel", "stem_stride", "width", "heads", "conv_kernel")
+        require_positive(self, "expansion", "local_radius", "performer_count")
+        require_positive(self, "linformer_rank", "linformer_tokens", "hybrid_local_heads")
+        self._check_tracks()
         for name in self.inputs:
-            _one_of("inputs", name, INPUTS)
-        _require(len(set(self.inputs)) == len(self.inputs), f"inputs must differ, got {', '.join(self.inputs)}")
-        _require(len(self.attention) > 0, "attention must name the mechanism of at least one block")
+            one_of("inputs", name, INPUTS)
+        require(len(set(self.inputs)) == len(self.inputs), f"inputs must differ, got {', '.join(self.inputs)}")
+        require(len(self.attention) > 0, "attention must name the mechanism of at least one block")
         for name in self.attention:
-            _one_of("attention", name, ("softmax", "local", "performer", "linformer", "hybrid", "joint"))
-        _one_of("hybrid_global", self.hybrid_global, ("softmax", "performer", "linformer"))
-        _one_of("performer_features", self.performer_features, PERFORMER_FEATURES)
+            one_of("attention", name, ("softmax", "local", "performer", "linformer", "hybrid", "joint"))
+        one_of("hybrid_global", self.hybrid_global, ("softmax", "performer", "linformer"))
+        one_of("performer_features", self.performer_features, PERFORMER_FEATURES)
         natural = self.performer_max_temperature
-        _require(0 <= natural < math.inf, f"performer_max_temperature must not be negative, got {natural}")
+        require(0 <= natural < math.inf, f"performer_max_temperature must not be negative, got {natural}")
         self._check_linformer()
-        _require(
+        require(
             self.performer_features not in ("hyperbolic", "trigonometric") or self.performer_count % 2 == 0,
             f"performer_count must be even for {self.performer_features} features, got {self.performer_count}",
         )
-        _seed(self.seed)
-        _require(self.width % self.heads == 0, f"heads = {self.heads} must divide width = {self.width}")
-        _require(self.width // self.heads % 2 == 0, "width / heads must be even, for rotary positions")
-        _require(self.conv_kernel % 2 == 1, f"conv_kernel must be odd, got {self.conv_kernel}")
-        _require(self.stem_kernel % 2 == 1, f"stem_kernel must be odd, got {self.stem_kernel}")
+        check_seed(self.seed)
+        require(self.width % self.heads == 0, f"heads = {self.heads} must divide width = {self.width}")
+        require(self.width // self.heads % 2 == 0, "width / heads must be even, for rotary positions")
+        require(self.conv_kernel % 2 == 1, f"conv_kernel must be odd, got {self.conv_kernel}")
+        require(self.stem_kernel % 2 == 1, f"stem_kernel must be odd, got {self.stem_kernel}")
         if "joint" in self.attention:
             self._require_joint()
         if "hybrid" in self.attention:
-            _require(self.hybrid_local_heads < self.heads, "hybrid_local_heads must be fewer than heads")
+            require(self.hybrid_local_heads < self.heads, "hybrid_local_heads must be fewer than heads")
+
+    def _check_tracks(self) -> None:
+        require(len(self.tracks) > 0, "tracks must name at least one track")
+        for track in self.own_tracks:
+            check_own(track)
+            require(
+                track.name in self.tracks, f"own track {track.name!r} is not among tracks, {', '.join(self.tracks)}"
+            )
+        for name in self.tracks:
+            one_of("tracks", name, [*TRACKS, *(track.name for track in self.own_tracks)])
+        require(len(set(self.tracks)) == len(self.tracks), f"tracks must differ, got {', '.join(self.tracks)}")
+        require(len({track.name for track in self.own_tracks}) == len(self.own_tracks), "own_tracks must differ")
+
+    @property
+    def described_tracks(self) -> tuple[Track, ...]:
+        """The tracks predicted, in order."""
+        known = TRACKS | {track.name: track for track in self.own_tracks}
+        return tuple(known[name] for name in self.tracks)
 
     def _require_joint(self) -> None:
         fitting = ("positive", "hyperbolic", "regularized", "oprf")
-        _require(
+        require(
             self.performer_features in fitting,
             f"performer_features must be one of {', '.join(fitting)} for joint attention, whose far weights must "
             f"estimate the exact ones; got {self.performer_features!r}",
         )
         most = (40 / (math.sqrt(self.width / self.heads) + 4)) ** 2  # as genoformer.attention.joint.most_temperature
-        _require(
+        require(
             0 < self.performer_max_temperature <= most,
             f"performer_max_temperature must be above 0 and at most {most:.3g} for joint attention with width / heads "
             f"= {self.width // self.heads}, got {self.performer_max_temperature}",
@@ -172,12 +166,12 @@ class ModelConfig:
 
     def _check_linformer(self) -> None:
         kinds = ("learned", "seeded", "interpolated", "mean", "max", "conv", "dynamic")
-        _one_of("linformer_projection", self.linformer_projection, kinds)
-        _one_of("linformer_sharing", self.linformer_sharing, ("none", "headwise", "key-value", "layerwise"))
-        _one_of("linformer_start", self.linformer_start, ("pool", "normal"))
+        one_of("linformer_projection", self.linformer_projection, kinds)
+        one_of("linformer_sharing", self.linformer_sharing, ("none", "headwise", "key-value", "layerwise"))
+        one_of("linformer_start", self.linformer_start, ("pool", "normal"))
         ranks, depth = self.linformer_ranks, len(self.attention)
-        _require(min(ranks, default=1) > 0, f"linformer_ranks must be above 0, got {min(ranks, default=1)}")
-        _require(
+        require(min(ranks, default=1) > 0, f"linformer_ranks must be above 0, got {min(ranks, default=1)}")
+        require(
             len(ranks) in (0, depth),
             f"linformer_ranks must have one number a block, {depth}, or none; got {len(ranks)}",
         )
@@ -191,18 +185,45 @@ class ModelConfig:
         return None
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One genome to learn from or to be measured on: sequences, their annotation, and what it is used for."""
+LabelFiles = str | dict[str, str]
+"""A file with the labels of a track, or one for each channel."""
 
-    fasta: str
-    annotation: str
-    split: str = "train"
+
+@dataclass(frozen=True)
+class TrackLoss:
+    """How the loss of one track counts: ``weight`` beside those of the others, ``class_weights`` within it."""
+
+    track: str
     weight: float = 1.0
+    class_weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        _one_of("split", self.split, ("train", "validation"))
-        _positive(self, "weight")
+        require_positive(self, "weight")
+        check_class_weights(f"class_weights of {self.track!r}", self.class_weights)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One genome to learn from or to be measured on.
+
+    Attributes
+    ----------
+    fasta, annotation : sequences, and their coding sequences: FASTA and GFF3, or GenBank; without an annotation the
+        bases do not count for the track coding-frame
+    split, weight : "train" or "validation"; how often it is drawn, relative to others of its length
+    labels : for each own track a file, or a table with a file for each channel, see genoformer.labels; for a track that
+        is not named the bases do not count
+    """
+
+    fasta: str
+    annotation: str = ""
+    split: str = "train"
+    weight: float = 1.0
+    labels: dict[str, LabelFiles] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one_of("split", self.split, ("train", "validation"))
+        require_positive(self, "weight")
 
 
 @dataclass(frozen=True)
@@ -222,6 +243,8 @@ class TrainConfig:
     weight_decay, gradient_clip : of AdamW; largest norm of the gradient
     ema : decay of the running mean of the weights, which is what is kept; 0 keeps the last weights
     class_weights : weight of each class in the loss, in the order of the track's channels; none: all alike
+    losses : weight, and class_weights of its own, of the loss of single tracks; signals have the mean squared error,
+        in units of their standard deviation in the training data
     label_smoothing : share of each label that is spread over all classes
     error_rates, error_shares : substitutions, insertions and deletions (in equal parts) per base; each window has one
         of these rates, drawn in these shares; no shares: all alike
@@ -256,6 +279,7 @@ class TrainConfig:
     gradient_clip: float = 1.0
     ema: float = 0.998
     class_weights: tuple[float, ...] = ()
+    losses: tuple[TrackLoss, ...] = ()
     label_smoothing: float = 0.0
     error_rates: tuple[float, ...] = (0.0,)
     error_shares: tuple[float, ...] = ()
@@ -276,40 +300,43 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _positive(self, "step_bases", "steps", "learning_rate", "gradient_clip", "validate_every", "save_every")
-        _positive(self, "validate_bases", "accumulate", "approximate_rate")
-        _require(len(self.windows) > 0 and min(self.windows) > 0, "windows must name at least one length above 0")
-        _require(max(self.windows) <= self.step_bases, "step_bases must be at least the longest of windows")
-        _require(0 <= self.ema < 1, f"ema must be from 0 to below 1, got {self.ema}")
-        _require(0 <= self.weight_decay < math.inf, f"weight_decay must not be negative, got {self.weight_decay}")
-        _require(math.isfinite(self.length_power), f"length_power must be finite, got {self.length_power}")
-        _seed(self.seed)
-        _require(0 <= self.recode <= 1, f"recode must be from 0 to 1, got {self.recode}")
-        _require(self.warmup >= 0, f"warmup must not be negative, got {self.warmup}")
-        _require(0 <= self.final_rate <= 1, f"final_rate must be from 0 to 1, got {self.final_rate}")
-        _require(self.redraw_every >= 0, f"redraw_every must not be negative, got {self.redraw_every}")
-        _require(self.chunk_size >= 0, f"chunk_size must not be negative, got {self.chunk_size}")
-        _one_of("precision", self.precision, ("float32", "bfloat16"))
+        require_positive(self, "step_bases", "steps", "learning_rate", "gradient_clip", "validate_every", "save_every")
+        require_positive(self, "validate_bases", "accumulate", "approximate_rate")
+        require(len(self.windows) > 0 and min(self.windows) > 0, "windows must name at least one length above 0")
+        require(max(self.windows) <= self.step_bases, "step_bases must be at least the longest of windows")
+        require(0 <= self.ema < 1, f"ema must be from 0 to below 1, got {self.ema}")
+        require(0 <= self.weight_decay < math.inf, f"weight_decay must not be negative, got {self.weight_decay}")
+        require(math.isfinite(self.length_power), f"length_power must be finite, got {self.length_power}")
+        check_seed(self.seed)
+        require(0 <= self.recode <= 1, f"recode must be from 0 to 1, got {self.recode}")
+        require(self.warmup >= 0, f"warmup must not be negative, got {self.warmup}")
+        require(0 <= self.final_rate <= 1, f"final_rate must be from 0 to 1, got {self.final_rate}")
+        require(self.redraw_every >= 0, f"redraw_every must not be negative, got {self.redraw_every}")
+        require(self.chunk_size >= 0, f"chunk_size must not be negative, got {self.chunk_size}")
+        one_of("precision", self.precision, ("float32", "bfloat16"))
         self._check_draws()
 
     def _check_draws(self) -> None:
         """Check what windows, their errors and their loss are drawn and weighed by."""
-        _shares("window_shares", self.window_shares, "windows", len(self.windows))
-        _require(len(self.error_rates) > 0, "error_rates must name at least one rate; 0 is none")
+        check_shares("window_shares", self.window_shares, "windows", len(self.windows))
+        require(len(self.error_rates) > 0, "error_rates must name at least one rate; 0 is none")
         for name in ("error_rates", "validate_error_rates"):
             rates = getattr(self, name)
-            _require(all(0 <= rate <= 0.3 for rate in rates), f"{name} must be from 0 to 0.3, got {_listed(rates)}")
-        _shares("error_shares", self.error_shares, "error_rates", len(self.error_rates))
+            require(all(0 <= rate <= 0.3 for rate in rates), f"{name} must be from 0 to 0.3, got {listed(rates)}")
+        check_shares("error_shares", self.error_shares, "error_rates", len(self.error_rates))
         bias, smoothing = self.homopolymer_indels, self.label_smoothing
-        _require(0 <= bias <= 1, f"homopolymer_indels must be from 0 to 1, got {bias}")
-        _require(0 <= smoothing < 1, f"label_smoothing must be from 0 to below 1, got {smoothing}")
-        _require(0 < self.mask_rate < 1, f"mask_rate must be between 0 and 1, got {self.mask_rate}")
-        _require(self.patience >= 0, f"patience must not be negative, got {self.patience}")
-        weights = self.class_weights
-        _require(
-            not weights or (all(0 <= weight < math.inf for weight in weights) and sum(weights) > 0),
-            f"class_weights must not be negative, and not all 0, got {_listed(weights)}",
-        )
+        require(0 <= bias <= 1, f"homopolymer_indels must be from 0 to 1, got {bias}")
+        require(0 <= smoothing < 1, f"label_smoothing must be from 0 to below 1, got {smoothing}")
+        require(0 < self.mask_rate < 1, f"mask_rate must be between 0 and 1, got {self.mask_rate}")
+        require(self.patience >= 0, f"patience must not be negative, got {self.patience}")
+        check_class_weights("class_weights", self.class_weights)
+
+    def loss_of(self, track: Track) -> TrackLoss:
+        """Return how the loss of a track counts."""
+        own = next((loss for loss in self.losses if loss.track == track.name), TrackLoss(track.name))
+        if own.class_weights or track.kind != "class" or track == MASKED_NUCLEOTIDE:
+            return own
+        return replace(own, class_weights=self.class_weights)
 
 
 @dataclass(frozen=True)
@@ -320,7 +347,7 @@ class RunConfig:
     ----------
     model, train : the tables [model] and [train]
     samples : genomes to learn from and to be measured on
-    samples_table : file of more of them, tab-separated, with the columns fasta, annotation, split and weight
+    samples_table : file of more of them, tab-separated, see genoformer.samples_table
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -329,16 +356,45 @@ class RunConfig:
     samples_table: str = ""
 
     def __post_init__(self) -> None:
-        weights, channels = len(self.train.class_weights), {len(TRACKS[name].channels) for name in self.model.tracks}
         pretrain = self.train.pretrain
-        _require(pretrain or "masked-nucleotide" not in self.model.tracks, "masked-nucleotide needs pretrain = true")
+        require(pretrain or "masked-nucleotide" not in self.model.tracks, "masked-nucleotide needs pretrain = true")
         if not pretrain:
-            _require(
-                not weights or channels == {weights},
-                f"class_weights must have one number for each channel of the tracks {', '.join(self.model.tracks)}",
-            )
+            self._check_losses()
+            self._check_labels()
         most = self.model.most_bases
-        _require(
+        require(
             most is None or max(self.train.windows) <= most,
             f"windows must be at most linformer_tokens x stem_stride = {most} bases, which the model can see",
         )
+
+    def _check_losses(self) -> None:
+        """Check that weights are those of the model's tracks."""
+        named = [loss.track for loss in self.train.losses]
+        for name in named:
+            one_of("losses: track", name, self.model.tracks)
+        require(len(set(named)) == len(named), f"losses: tracks must differ, got {', '.join(named)}")
+        for track in self.model.described_tracks:
+            loss = self.train.loss_of(track)
+            require(
+                len(loss.class_weights) in (0, len(track.channels) if track.kind == "class" else 0),
+                f"class_weights must have one number for each channel of the class track {track.name}, which has "
+                f"{len(track.channels)}; give those of a track by its own in [[train.losses]]"
+                if track.kind == "class"
+                else f"losses: {track.name} is a signal, and has no class_weights",
+            )
+
+    def _check_labels(self) -> None:
+        """Check that samples are labeled with tracks of the model."""
+        own = [track.name for track in self.model.own_tracks]
+        for sample in self.samples:
+            for name in sample.labels:
+                require(name != CODING_FRAME.name, f"{sample.fasta}: labels of {name} are given as annotation")
+                require(
+                    name in own,
+                    f"{sample.fasta}: labels of {name!r}, which is none of the model's own tracks: "
+                    f"{', '.join(own) or 'it has none'}; describe them in [[model.own_tracks]]",
+                )
+            require(
+                bool(sample.annotation or sample.labels),
+                f"{sample.fasta}: neither annotation nor labels are given, so that nothing can be learned from it",
+            )

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from genoformer.annotation import Annotation, coding_frame_labels
-from genoformer.augmentation import NO_ERRORS, ErrorModel, opposite, recode_to_4, spare_bases
+from genoformer.augmentation import NO_ERRORS, ErrorModel, opposite, opposite_labels, recode_to_4, spare_bases
 from genoformer.config import Sample
-from genoformer.errors import ConfigError, InputError
+from genoformer.errors import InputError
 from genoformer.formats.sequences import Sequences, open_sequences, sniff
+from genoformer.own_labels import OwnLabels, load_labels
 from genoformer.tokens import PAD, encode
-from genoformer.tracks import IGNORED
+from genoformer.tracks import CODING_FRAME, IGNORED, TRACKS, Track
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Genome:
     weight : how often it is drawn, relative to others of its length
     dropped : what was masked, in words
     digest : of codes and labels
+    own : labels of the user's own tracks, by name
+    recodable : whether its genes are known, so that it can be rewritten to another genetic code
     """
 
     name: str
@@ -43,6 +46,8 @@ class Genome:
     weight: float
     dropped: str
     digest: str
+    own: Mapping[str, OwnLabels] = field(default_factory=dict)
+    recodable: bool = True
 
     @property
     def length(self) -> int:
@@ -61,51 +66,97 @@ def read_annotated(fasta: Path, annotation: Path) -> tuple[Sequences, Annotation
     return sequences, read_gff3(annotation)
 
 
-def load_genome(sample: Sample, *, root: Path = Path()) -> Genome:
+def load_genome(sample: Sample, *, root: Path = Path(), tracks: Sequence[Track] = (CODING_FRAME,)) -> Genome:
     """Read one genome and label its bases; relative paths start at ``root``.
+
+    Parameters
+    ----------
+    tracks : that are learned; only these are labeled
 
     Raises
     ------
-    InputError : a file is missing, or not one sequence of the annotation is in the FASTA
+    InputError : a file is missing, there are no bases, or labels are not of these sequences, see `read_labels`
+    FormatError : a file is damaged, or in another format
     """
-    fasta, annotated = root / sample.fasta, root / sample.annotation
-    for path in (fasta, annotated):
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; sample paths are relative to {root.resolve()}")
-    sequences, annotation = read_annotated(fasta, annotated)
-    codes, frames, strands, matched = [], [], [], set()
-    pseudo = broken = 0
+    fasta = _file(root, sample.fasta)
+    sequences, annotation = open_sequences(fasta), Annotation()
+    if sample.annotation:
+        sequences, annotation = read_annotated(fasta, _file(root, sample.annotation))
+    names, codes = [], []
     for record in sequences.records():
-        known = annotation.coding_sequences.get(record.name)
-        labels = coding_frame_labels(len(record.bases), known or [])
+        names.append(record.name)
+        codes.append(encode(record.bases))
+    if not sum(map(len, codes)):
+        raise InputError(f"{fasta}: has no bases, so that nothing can be learned from it")
+    lengths = [len(array) for array in codes]
+    uses_genes = bool(sample.annotation) and any(track.name in TRACKS for track in tracks)
+    coding = _coding(annotation, names, lengths, source=root / sample.annotation, fasta=fasta) if uses_genes else None
+    own = _own_labels(sample, tracks, dict(zip(names, lengths, strict=True)), root=root, count=len(names))
+    nothing = np.broadcast_to(np.uint8(IGNORED), (sum(lengths),))  # of no size in memory
+    frames, strands, notes = coding or (nothing, nothing, [])
+    stated = [c.genetic_code or 11 for cdss in annotation.coding_sequences.values() for c in cdss]
+    digest = hashlib.sha256()
+    for array in (*codes, frames, *(labels.values for labels in own.values() if labels.known)):
+        digest.update(np.ascontiguousarray(array).data)
+    return Genome(
+        name=sample.fasta,
+        codes=np.concatenate(codes),
+        frames=frames,
+        strands=strands,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        genetic_code=int(np.bincount(stated).argmax()) if stated else 11,
+        weight=sample.weight,
+        dropped=", ".join([*notes, *(f"{name}: {'; '.join(labels.notes)}" for name, labels in own.items())]),
+        digest=digest.hexdigest(),
+        own=own,
+        recodable=uses_genes,
+    )
+
+
+def _file(root: Path, name: str) -> Path:
+    path = root / name
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; sample paths are relative to {root.resolve()}")
+    return path
+
+
+def _coding(
+    annotation: Annotation, names: Sequence[str], lengths: Sequence[int], *, source: Path, fasta: Path
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return classes of CODING_FRAME and strands of all bases, and what was left out."""
+    frames, strands, matched = [], [], set()
+    pseudo = broken = 0
+    for name, length in zip(names, lengths, strict=True):
+        known = annotation.coding_sequences.get(name)
+        labels = coding_frame_labels(length, known or [])
         if known is None:  # not a word about this sequence: nothing can be learned from it
             labels.frames[:] = IGNORED
             labels.strands[:] = IGNORED
         else:
-            matched.add(record.name)
-        codes.append(encode(record.bases))
+            matched.add(name)
         frames.append(labels.frames)
         strands.append(labels.strands)
         pseudo, broken = pseudo + labels.pseudo, broken + labels.broken
     if not matched:
         named = ", ".join(list(annotation.coding_sequences)[:3]) or "no sequence"
-        raise InputError(f"{annotated}: names {named}, and none of these is in {fasta}")
-    stated = [c.genetic_code or 11 for cdss in annotation.coding_sequences.values() for c in cdss]
-    digest = hashlib.sha256()
-    for array in (*codes, *frames):
-        digest.update(array.tobytes())
-    return Genome(
-        name=sample.fasta,
-        codes=np.concatenate(codes),
-        frames=np.concatenate(frames),
-        strands=np.concatenate(strands),
-        offsets=np.concatenate([[0], np.cumsum([len(c) for c in codes])]).astype(np.int64),
-        genetic_code=int(np.bincount(stated).argmax()) if stated else 11,
-        weight=sample.weight,
-        dropped=f"{pseudo} pseudo and {broken} broken CDS masked, {len(codes) - len(matched)} sequences without "
-        f"annotation ignored{_unmatched(annotation, matched)}",
-        digest=digest.hexdigest(),
-    )
+        raise InputError(f"{source}: names {named}, and none of these is in {fasta}")
+    dropped = f"{pseudo} pseudo and {broken} broken CDS masked, {len(names) - len(matched)} sequences without "
+    dropped += f"annotation ignored{_unmatched(annotation, matched)}"
+    return np.concatenate(frames), np.concatenate(strands), [dropped]
+
+
+def _own_labels(
+    sample: Sample, tracks: Sequence[Track], lengths: Mapping[str, int], *, root: Path, count: int
+) -> dict[str, OwnLabels]:
+    """Read the labels of the user's own tracks; names of sequences must tell them apart."""
+    own = [track for track in tracks if track.name not in TRACKS]
+    if own and len(lengths) < count:
+        raise InputError(f"{root / sample.fasta}: several sequences have one name; labels need names that differ")
+    fasta = str(root / sample.fasta)
+    return {
+        track.name: load_labels(track, sample.labels.get(track.name), lengths, root=root, sequences=fasta)
+        for track in own
+    }
 
 
 def _unmatched(annotation: Annotation, matched: set[str]) -> str:
@@ -119,11 +170,23 @@ def _unmatched(annotation: Annotation, matched: set[str]) -> str:
 
 
 class Batch(NamedTuple):
-    """Windows of one length."""
+    """Windows of one length.
 
-    codes: np.ndarray  # (B, L) uint8, PAD behind short ones
-    labels: np.ndarray  # (B, L) uint8, IGNORED at padding
-    genetic_codes: np.ndarray  # (B,) int64
+    Attributes
+    ----------
+    codes : uint8, (B, L), PAD behind short ones
+    labels : by track: uint8 classes (B, L), IGNORED at padding, or float32 signals (B, L, channels), NaN at padding
+    genetic_codes : int64, (B,)
+    """
+
+    codes: np.ndarray
+    labels: dict[str, np.ndarray]
+    genetic_codes: np.ndarray
+
+    def rows(self, first: int, end: int) -> Batch:
+        """Return some of the windows."""
+        labels = {name: array[first:end] for name, array in self.labels.items()}
+        return Batch(self.codes[first:end], labels, self.genetic_codes[first:end])
 
 
 def draw_batch(
@@ -142,23 +205,46 @@ def draw_batch(
     errors is a little longer, so that it fills the window in spite of deletions, and is cut to it at its end.
     """
     shares = np.array([genome.weight * genome.length**length_power for genome in genomes])
-    codes = np.full((count, window), PAD, dtype=np.uint8)
-    labels = np.full((count, window), IGNORED, dtype=np.uint8)
-    genetic_codes = np.empty(count, dtype=np.int64)
+    batch = _blank(genomes[0].own.values(), window=window, count=count)
     for row, choice in enumerate(rng.choice(len(genomes), size=count, p=shares / shares.sum())):
         genome, rate = genomes[choice], errors.draw_rate(rng)
         start, end = _place(genome.offsets, window + spare_bases(window, rate), rng)
         bases, frames = genome.codes[start:end], genome.frames[start:end]
+        own = {name: labels.values[start:end] for name, labels in genome.own.items()}
         if rng.random() < 0.5:
             bases, frames = opposite(bases, frames)
-        genetic_codes[row] = genome.genetic_code
-        if genome.genetic_code == 11 and rng.random() < recode:
-            bases, genetic_codes[row] = recode_to_4(bases, frames), 4
+            own = {name: opposite_labels(values, genome.own[name].track) for name, values in own.items()}
+        batch.genetic_codes[row] = genome.genetic_code
+        if genome.recodable and genome.genetic_code == 11 and rng.random() < recode:
+            bases, batch.genetic_codes[row] = recode_to_4(bases, frames), 4
         if rate:
             drawn = errors.draw(bases, rate, rng)
             bases, frames = drawn.read()[:window], drawn.carry(frames)[:window]
-        codes[row, : len(bases)], labels[row, : len(bases)] = bases, frames
-    return Batch(codes, labels, genetic_codes)
+            own = {name: drawn.carry_own(values)[:window] for name, values in own.items()}
+        batch.codes[row, : len(bases)] = bases
+        for name, values in {CODING_FRAME.name: frames, **own}.items():
+            batch.labels[name][row, : len(bases)] = values
+    return batch
+
+
+def _blank(own: Iterable[OwnLabels], *, window: int, count: int) -> Batch:
+    """Return windows of padding."""
+    labels = {CODING_FRAME.name: np.full((count, window), IGNORED, dtype=np.uint8)}
+    for track, *_ in own:
+        is_class, channels = track.kind == "class", len(track.channels)
+        labels[track.name] = (
+            np.full((count, window), IGNORED, dtype=np.uint8)
+            if is_class
+            else np.full((count, window, channels), np.nan, dtype=np.float32)
+        )
+    return Batch(np.full((count, window), PAD, dtype=np.uint8), labels, np.empty(count, dtype=np.int64))
+
+
+def pieces(genome: Genome, bases: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the windows of the first bases of a genome, within its sequences."""
+    for first, last in zip(genome.offsets[:-1], genome.offsets[1:], strict=True):
+        for start in range(first, min(last, bases), size):
+            yield start, min(start + size, last, bases)
 
 
 def _place(offsets: np.ndarray, window: int, rng: np.random.Generator) -> tuple[int, int]:
@@ -172,59 +258,8 @@ def _place(offsets: np.ndarray, window: int, rng: np.random.Generator) -> tuple[
     return start, start + window
 
 
-_COLUMNS = ("fasta", "annotation", "split", "weight")
-
-
-def read_samples_table(path: Path) -> tuple[Sample, ...]:
-    """Read a table of samples: tab-separated, with a header that names fasta and annotation, and split and weight if
-    they are not the defaults; lines that are empty or begin with # are skipped.
-
-    Raises
-    ------
-    InputError : there is no such file, it has no samples, or a line says something else
-    """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: not text in UTF-8: {error}; save the table of samples as tab-separated text"
-        ) from None
-    rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
-    header = [column.strip() for column in rows[0][1]] if rows else []
-    if not {"fasta", "annotation"} <= set(header) <= set(_COLUMNS) or len(set(header)) < len(header):
-        raise InputError(
-            f"{path}: the first line must name, tab-separated, the columns fasta, annotation and, if wanted, split and "
-            f"weight; got {', '.join(header) or 'nothing'}"
-        )
-    samples: list[Sample] = []
-    seen: dict[tuple[str, str], int] = {}
-    for number, row in rows[1:]:
-        sample = _sample(f"{path}: line {number}", header, [cell.strip() for cell in row])
-        first = seen.setdefault((sample.fasta, sample.split), number)
-        if first != number:
-            raise InputError(f"{path}: line {number}: {sample.fasta} is in {sample.split} already, by line {first}")
-        samples.append(sample)
-    if not samples:
-        raise InputError(f"{path}: no samples below the header")
-    return tuple(samples)
-
-
-def _sample(where: str, header: Sequence[str], row: Sequence[str]) -> Sample:
-    if len(row) != len(header) or not all(row):
-        raise InputError(f"{where}: expected {len(header)} cells that are not empty ({', '.join(header)}), got {row}")
-    cells = dict(zip(header, row, strict=True))
-    try:
-        weight = float(cells.get("weight", 1.0))
-    except ValueError:
-        raise InputError(f"{where}: weight must be a number, got {cells['weight']!r}") from None
-    try:
-        return Sample(cells["fasta"], cells["annotation"], split=cells.get("split", "train"), weight=weight)
-    except ConfigError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-def load_split(samples: Iterable[Sample], split: str, *, root: Path = Path()) -> list[Genome]:
-    """Load the genomes of one split, in the order given; relative paths start at ``root``."""
-    return [load_genome(sample, root=root) for sample in samples if sample.split == split]
+def load_split(
+    samples: Iterable[Sample], split: str, *, root: Path = Path(), tracks: Sequence[Track] = (CODING_FRAME,)
+) -> list[Genome]:
+    """Load the genomes of one split, in the order given; see `load_genome`."""
+    return [load_genome(sample, root=root, tracks=tracks) for sample in samples if sample.split == split]

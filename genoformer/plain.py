@@ -22,8 +22,17 @@ def _fits(value: Any, kind: Any) -> Any:
         if not isinstance(value, list | tuple):
             raise TypeError("a list")
         return tuple(_fits(item, typing.get_args(kind)[0]) for item in value)
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise TypeError("a table")
+        return {key: _item(key, item, typing.get_args(kind)[1]) for key, item in value.items()}
+    if origin is typing.Literal:
+        if value not in typing.get_args(kind):
+            raise TypeError(" or ".join(map(repr, typing.get_args(kind))))
+        return value
     if origin is types.UnionType:
-        kind = next(k for k in typing.get_args(kind) if k is not type(None))
+        kinds = [k for k in typing.get_args(kind) if k is not type(None)]
+        return _fits(value, next((k for k in kinds if isinstance(value, typing.get_origin(k) or k)), kinds[0]))
     if dataclasses.is_dataclass(kind):
         return from_dict(typing.cast(type, kind), value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -31,6 +40,13 @@ def _fits(value: Any, kind: Any) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TypeError({str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind])
     return value
+
+
+def _item(key: str, item: Any, kind: Any) -> Any:
+    try:
+        return _fits(item, kind)
+    except TypeError as error:
+        raise TypeError(f"a table whose {key!r} is {error}") from None
 
 
 def from_dict(kind: type[T], values: Mapping[str, Any], *, where: str = "") -> T:

@@ -15,15 +15,19 @@ import torch
 from genoformer.calibration import calibrate
 from genoformer.config import RunConfig, TrainConfig, to_dict
 from genoformer.errors import ConfigError, InputError, ResourceError
-from genoformer.examples import Genome, load_split, read_samples_table
+from genoformer.examples import Genome, load_split
 from genoformer.model.checkpoint import Checkpoint, load_model, read_checkpoint, save_model
+from genoformer.own_labels import check_learnable
+from genoformer.samples_table import read_samples_table
 from genoformer.team import join_team
+from genoformer.tracks import CODING_FRAME
 from genoformer.training_state import (
     State,
     load_state,
     new_state,
     require_same_data,
     save_state,
+    standardize_signals,
     start_from,
     trained_shape,
 )
@@ -43,9 +47,10 @@ class Progress(NamedTuple):
     loss: float
     bases_per_second: float
     validation: float | None
-    """mean over the validation genomes, when it was measured"""
+    """mean over the validation genomes and tracks, when it was measured"""
     measure: str = "F1"
-    """what was measured: F1 of the coding strand, or accuracy of hidden letters"""
+    """what was measured: F1 of classes (or the coding strand), correlation of signals, the mean "score" of both, or
+    accuracy of hidden letters"""
 
 
 def train(
@@ -82,11 +87,11 @@ def train(
     folder, root = Path(folder), Path(root)
     config = with_table(config, root)
     state = prepare_run(config, folder, resume=resume, device=torch.device(device))
-    genomes, held_out = (load_split(config.samples, split, root=root) for split in ("train", "validation"))
-    for genome in (*genomes, *held_out):
-        report(f"{genome.name}: {genome.length:,} bases, genetic code {genome.genetic_code}, {genome.dropped}")
+    genomes, held_out = _load(config, root, report)
     data = {"train": _digests(genomes), "validation": _digests(held_out)}
     require_same_data(state, data, where=folder / STATE)
+    if not state.step:
+        standardize_signals(state, genomes)
     if config.train.init_from and not state.step:
         start_from(state, config.train.init_from, trained_shape(config), root=root, report=report)
     output = _Output(folder, name, config)
@@ -125,15 +130,34 @@ def _steps(
                 f"stopped at step {state.step:,}: no validation was better than that of step {state.best_step:,} "
                 f"({state.best:.4f}) in {state.stale}"
             )
-        mean, kind = None if found is None else found.mean, "accuracy" if settings.pretrain else "F1"
-        yield Progress(state.step, settings.steps, loss, speed, mean, kind)
+        shown = (None,) if found is None else (found.mean, found.measure)
+        yield Progress(state.step, settings.steps, loss, speed, *shown)
 
 
 def with_table(config: RunConfig, root: Path) -> RunConfig:
     """Return the configuration with the samples of its table among the others."""
     if not config.samples_table:
         return config
-    return replace(config, samples=config.samples + read_samples_table(root / config.samples_table), samples_table="")
+    samples = read_samples_table(root / config.samples_table, tracks=config.model.own_tracks)
+    return replace(config, samples=config.samples + samples, samples_table="")
+
+
+def _load(config: RunConfig, root: Path, report: Say) -> tuple[list[Genome], list[Genome]]:
+    """Load the genomes to learn from and to be measured on, say what they hold, and check that something is there."""
+    tracks = trained_shape(config).described_tracks
+    genomes, held_out = (
+        load_split(config.samples, split, root=root, tracks=tracks) for split in ("train", "validation")
+    )
+    for genome in (*genomes, *held_out):
+        report(f"{genome.name}: {genome.length:,} bases, genetic code {genome.genetic_code}, {genome.dropped}")
+    for name in genomes[0].own:
+        for warning in check_learnable([genome.own[name] for genome in genomes]):
+            report(f"warning: {warning}")
+    if CODING_FRAME in tracks and not any(genome.recodable for genome in genomes):
+        raise InputError(
+            f"track {CODING_FRAME.name!r}: no sample to train on has an annotation; give one, or take it from tracks"
+        )
+    return genomes, held_out
 
 
 def prepare_run(config: RunConfig, folder: Path, *, resume: bool, device: torch.device) -> State:

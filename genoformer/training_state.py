@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from genoformer.config import ModelConfig, RunConfig, from_dict, to_dict
 from genoformer.errors import CheckpointError, ConfigError
+from genoformer.examples import Genome
 from genoformer.model.checkpoint import (
     bundled_models,
     named_tensors,
@@ -22,7 +23,9 @@ from genoformer.model.checkpoint import (
     write_tensors,
 )
 from genoformer.model.genoformer import LETTERS, Genoformer, build
+from genoformer.model.heads import SignalHead
 from genoformer.model.inputs import INPUTS
+from genoformer.own_labels import signal_spread
 from genoformer.team import ALONE, Team
 from genoformer.tracks import MASKED_NUCLEOTIDE
 
@@ -61,7 +64,9 @@ class State:
 
 def trained_shape(config: RunConfig) -> ModelConfig:
     """Return the shape of the model that is trained: in pre-training, one that tells letters."""
-    return replace(config.model, tracks=(MASKED_NUCLEOTIDE.name,)) if config.train.pretrain else config.model
+    if not config.train.pretrain:
+        return config.model
+    return replace(config.model, tracks=(MASKED_NUCLEOTIDE.name,), own_tracks=())
 
 
 def new_state(config: RunConfig, device: torch.device) -> State:
@@ -85,6 +90,15 @@ def new_state(config: RunConfig, device: torch.device) -> State:
         betas=(0.9, 0.98),
     )
     return State(model, average.eval(), optimizer)
+
+
+def standardize_signals(state: State, genomes: Sequence[Genome]) -> None:
+    """Have the heads of signals count in standard deviations from the mean of what they learn from."""
+    for model in (state.model, state.average):
+        for name, head in model.heads.items():
+            if isinstance(head, SignalHead):
+                center, scale = signal_spread([genome.own[name] for genome in genomes])
+                head.standardize(center.tolist(), scale.tolist())
 
 
 def _approximate(shape: ModelConfig) -> Iterator[str]:

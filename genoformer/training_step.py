@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from genoformer.attention.performer import redraw_features, settle_moments
 from genoformer.augmentation import ErrorModel
 from genoformer.config import TrainConfig
 from genoformer.examples import Batch, Genome, draw_batch
 from genoformer.tokens import MASK, N
-from genoformer.tracks import IGNORED
+from genoformer.tracks import IGNORED, MASKED_NUCLEOTIDE
+from genoformer.training_loss import labels_that_count, step_loss
 from genoformer.training_state import State
 
 _MOMENTUM = 0.99
@@ -55,49 +55,24 @@ def draw_passes(genomes: Sequence[Genome], config: TrainConfig, *, step: int, pa
     )
     if config.pretrain:
         batch = hide_letters(batch, config.mask_rate, rng)
-    return [Batch(*(array[first : first + rows] for array in batch)) for first in range(0, passes * rows, rows)]
+    return [batch.rows(first, first + rows) for first in range(0, passes * rows, rows)]
 
 
 def hide_letters(batch: Batch, rate: float, rng: np.random.Generator) -> Batch:
     """Hide a share of the known letters; they, and nothing else, become the labels."""
     hidden = (rng.random(batch.codes.shape, dtype=np.float32) < rate) & (batch.codes < N)
     labels = np.where(hidden, batch.codes, np.uint8(IGNORED))
-    return Batch(np.where(hidden, np.uint8(MASK), batch.codes), labels, batch.genetic_codes)
-
-
-def _class_weights(config: TrainConfig) -> tuple[float, ...]:
-    return () if config.pretrain else config.class_weights
-
-
-def total_weight(batches: Sequence[Batch], config: TrainConfig) -> float:
-    """Return how many bases count, each as much as its class."""
-    weights, given = np.zeros(256), _class_weights(config)
-    weights[: len(given) or IGNORED] = given or 1.0
-    counts = sum(np.bincount(batch.labels.ravel(), minlength=256) for batch in batches)
-    return float(weights @ counts)
-
-
-def summed_loss(logits: Tensor, labels: Tensor, config: TrainConfig) -> Tensor:
-    """Return the cross entropy summed over bases, each as much as its class counts: (B, L, C), (B, L) -> ()."""
-    weights = _class_weights(config)
-    return functional.cross_entropy(
-        logits.flatten(0, 1),
-        labels.flatten().long(),
-        weight=torch.tensor(weights, device=logits.device) if weights else None,
-        ignore_index=IGNORED,
-        reduction="sum",
-        label_smoothing=config.label_smoothing,
-    )
+    return Batch(np.where(hidden, np.uint8(MASK), batch.codes), {MASKED_NUCLEOTIDE.name: labels}, batch.genetic_codes)
 
 
 def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> Tensor:
     """Draw the windows of this step and take it; return the loss, NaN if its gradient was none, not yet waited for.
 
-    The loss is the mean over all bases of the step, in however many passes and processes it is computed.
+    The loss is that of `step_loss`, in however many passes and processes it is computed.
     """
     model, team = state.model.train(), state.team
     batches = draw_passes(genomes, config, step=state.step, passes=config.accumulate * team.size)
-    counted = max(total_weight(batches, config), 1e-9)
+    counted = labels_that_count(model, batches, config)
     for group in state.optimizer.param_groups:
         group["lr"] = learning_rate(state.step, config) * group["factor"]
     state.optimizer.zero_grad(set_to_none=True)
@@ -109,8 +84,7 @@ def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> 
                 genetic_code=torch.from_numpy(batch.genetic_codes),
                 chunk_size=config.chunk_size or None,
             )
-        labels = torch.from_numpy(batch.labels).to(model.device)
-        loss = torch.stack([summed_loss(values, labels, config) for values in logits.values()]).sum() / counted
+        loss = step_loss(model, logits, batch.labels, counted=counted, config=config)
         loss.backward()
         total += loss.detach()
     _add_up(state, total)

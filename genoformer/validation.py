@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,43 +12,51 @@ import torch
 from genoformer.augmentation import MIRRORED_STRANDS, STRAND_SIDES, ErrorModel
 from genoformer.config import TrainConfig
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
-from genoformer.examples import Batch, Genome
+from genoformer.examples import Batch, Genome, pieces
 from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer
 from genoformer.tokens import PAD, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED, MASKED_NUCLEOTIDE
 from genoformer.training_step import hide_letters
+from genoformer.validation_own import READ, Validation, measure_own, plain
 
-READ = 5_000
-"""Bases of a read with errors."""
 _TOGETHER = 8
 
 
-class Validation(NamedTuple):
-    """What a validation found."""
-
-    entry: dict[str, Any]
-    """for the log: scores by genome, and their means"""
-    mean: float
-    """the one number that a better model has more of, from 0 to 1; NaN if nothing was there to find"""
-
-
 def measure(model: Genoformer, genomes: Sequence[Genome], config: TrainConfig) -> Validation:
-    """Measure a model as its training says: coding strands, of reads with errors too, or hidden letters."""
+    """Measure a model as its training says: coding strands and own tracks, of reads with errors too, or hidden letters.
+
+    With several tracks, the one number is the mean over them.
+    """
     if config.pretrain:
         shares = {genome.name: hidden_letters_told(model, genome, config) for genome in genomes}
         mean = _mean(shares.values())
-        return Validation(_plain({**shares, "mean_accuracy": mean}), mean)
+        return Validation(plain({**shares, "mean_accuracy": mean}), mean, "accuracy")
+    found = measure_own(model, genomes, config)
+    if CODING_FRAME.name in model.heads:
+        found[CODING_FRAME.name] = _measure_coding(model, genomes, config)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    entry: dict[str, Any] = {}
+    for track, part in found.items():
+        means = {name: f"{name} {track}" for name in part.entry if name.startswith("mean_")}
+        entry |= {means.get(name, name): numbers for name, numbers in part.entry.items()}
+    kinds, mean = {part.measure for part in found.values()}, _mean(part.mean for part in found.values())
+    kind = kinds.pop() if len(kinds) == 1 else "score"
+    return Validation(entry | plain({f"mean_{kind.lower()}": mean}), mean, kind)
+
+
+def _measure_coding(model: Genoformer, genomes: Sequence[Genome], config: TrainConfig) -> Validation:
     scores = validate(model, genomes, bases=config.validate_bases)
-    entry: dict[str, Any] = {name: _plain(score._asdict()) for name, score in scores.items()}
+    entry: dict[str, Any] = {name: plain(score._asdict()) for name, score in scores.items()}
     means = [mean_f1(scores)]
     for rate in config.validate_error_rates:
         noisy = validate_reads(model, genomes, bases=config.validate_bases, rate=rate, seed=config.seed)
-        entry |= {f"{name} at {rate:g}": _plain(score._asdict()) for name, score in noisy.items()}
+        entry |= {f"{name} at {rate:g}": plain(score._asdict()) for name, score in noisy.items()}
         means.append(mean_f1(noisy))
-        entry |= _plain({f"mean_f1 at {rate:g}": means[-1]})
+        entry |= plain({f"mean_f1 at {rate:g}": means[-1]})
     mean = _mean(means)
-    return Validation(entry | _plain({"mean_f1": mean}), mean)
+    return Validation(entry | plain({"mean_f1": mean}), mean)
 
 
 @torch.inference_mode()
@@ -60,8 +68,7 @@ def validate(model: Genoformer, genomes: Sequence[Genome], *, bases: int, window
     for genome in genomes:
         matrix = np.zeros((3, 3), dtype=np.int64)
         for start, end in pieces(genome, bases, window):
-            batch = Batch(genome.codes[None, start:end], genome.strands[None, start:end], np.array([0]))
-            matrix += _confusion(model, batch, genome.genetic_code)
+            matrix += _confusion(model, (genome.codes[None, start:end], genome.strands[None, start:end]), genome)
         scores[genome.name] = pooled_score(matrix)
     return scores
 
@@ -88,7 +95,7 @@ def validate_reads(
             reads.append((codes, strands))
         matrix = np.zeros((3, 3), dtype=np.int64)
         for first in range(0, len(reads), _TOGETHER):
-            matrix += _confusion(model, _batched(reads[first : first + _TOGETHER]), genome.genetic_code)
+            matrix += _confusion(model, _batched(reads[first : first + _TOGETHER]), genome)
         scores[genome.name] = pooled_score(matrix)
     return scores
 
@@ -101,10 +108,11 @@ def hidden_letters_told(model: Genoformer, genome: Genome, config: TrainConfig, 
     right = hidden = 0
     for start, end in pieces(genome, config.validate_bases, min(window, model.most_bases or window)):
         codes = genome.codes[None, start:end]
-        batch = hide_letters(Batch(codes, codes, np.array([genome.genetic_code])), config.mask_rate, rng)
+        batch = hide_letters(Batch(codes, {}, np.array([genome.genetic_code])), config.mask_rate, rng)
+        labels = batch.labels[MASKED_NUCLEOTIDE.name]
         logits = _logits(model, batch.codes, genome.genetic_code, MASKED_NUCLEOTIDE.name)
-        counted = batch.labels != IGNORED
-        right += int((logits.argmax(dim=-1).cpu().numpy() == batch.labels)[counted].sum())
+        counted = labels != IGNORED
+        right += int((logits.argmax(dim=-1).cpu().numpy() == labels)[counted].sum())
         hidden += int(counted.sum())
     return right / hidden if hidden else math.nan
 
@@ -119,31 +127,21 @@ def _mean(numbers: Any) -> float:
     return float(np.mean(known)) if known else math.nan
 
 
-def pieces(genome: Genome, bases: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the windows of the first bases of a genome, within its sequences."""
-    for first, last in zip(genome.offsets[:-1], genome.offsets[1:], strict=True):
-        for start in range(first, min(last, bases), size):
-            yield start, min(start + size, last, bases)
-
-
-def _batched(reads: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
+def _batched(reads: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     longest = max(len(codes) for codes, _ in reads)
     codes, strands = (np.full((len(reads), longest), fill, dtype=np.uint8) for fill in (PAD, IGNORED))
     for row, (read, labels) in enumerate(reads):
         codes[row, : len(read)], strands[row, : len(read)] = read, labels
-    return Batch(codes, strands, np.zeros(len(reads), dtype=np.int64))
+    return codes, strands
 
 
 def _logits(model: Genoformer, codes: np.ndarray, genetic_code: int, track: str) -> torch.Tensor:
     return model(torch.from_numpy(codes).to(model.device), genetic_code=genetic_code, chunk_size=CPU_CHUNK)[track]
 
 
-def _confusion(model: Genoformer, batch: Batch, genetic_code: int) -> np.ndarray:
-    probabilities = _logits(model, batch.codes, genetic_code, CODING_FRAME.name).softmax(dim=-1).flatten(0, 1)
+def _confusion(model: Genoformer, reads: tuple[np.ndarray, np.ndarray], genome: Genome) -> np.ndarray:
+    """Count the bases of some reads, their codes and strands (B, L), by true and called strand."""
+    codes, true = reads
+    probabilities = _logits(model, codes, genome.genetic_code, CODING_FRAME.name).softmax(dim=-1).flatten(0, 1)
     strands = strand_probabilities(probabilities.cpu().numpy())
-    return confusion(batch.labels.ravel(), strands.argmax(axis=1), 3)
-
-
-def _plain(numbers: dict[str, float]) -> dict[str, float | None]:
-    """Put None for NaN, which JSON has not."""
-    return {name: None if math.isnan(number) else number for name, number in numbers.items()}
+    return confusion(true.ravel(), strands.argmax(axis=1), 3)

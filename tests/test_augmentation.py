@@ -194,9 +194,10 @@ def made_up(genes: int = 40) -> Genome:
     return Genome("g", codes, frames, frames, np.array([0, len(codes)]), 11, 1.0, "", "")
 
 
-def draw(seed: int = 0, **options: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw(seed: int = 0, **options: object) -> tuple[np.ndarray, ...]:
     given: dict[str, object] = {"window": 600, "count": 12, "recode": 0.0, "length_power": 1.0, **options}
-    return draw_batch([made_up()], rng=np.random.default_rng(seed), **given)  # type: ignore[arg-type]
+    batch = draw_batch([made_up()], rng=np.random.default_rng(seed), **given)  # type: ignore[arg-type]
+    return batch.codes, batch.labels[CODING_FRAME.name], batch.genetic_codes
 
 
 def test_windows_of_noisy_reads_are_full_and_come_from_the_seed() -> None:

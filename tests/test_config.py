@@ -221,7 +221,7 @@ def test_toml_is_read(tmp_path: Path) -> None:
         (b"[model]\nwidth = 0\n", "width must be above 0"),
         (b"[model]\nwidth = 'x'\n", "width must be a whole number"),
         (b"[train]\nsteps = 10\nstep = 1\n", "unknown key 'step'"),
-        (b"[[samples]]\nfasta = 'a'\n", "Sample lacks"),
+        (b"[[samples]]\nannotation = 'a'\n", "Sample lacks"),
         (b"[[samples]]\nfasta = 'a'\nannotation = 'b'\nsplit = 'x'\n", "split must be one of"),
     ],
 )

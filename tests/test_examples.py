@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tiny import made_up_genome, random_bases, write_fasta, write_gff
 
 from genoformer.config import Sample
 from genoformer.errors import InputError
-from genoformer.examples import Batch, Genome, draw_batch, load_genome, load_split, recode_to_4
+from genoformer.examples import Genome, draw_batch, load_genome, load_split, recode_to_4
 from genoformer.tokens import PAD, decode, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED
 
@@ -119,9 +120,17 @@ def test_splits_keep_their_order_and_names_differ_by_path(tmp_path: Path) -> Non
     assert len(load_split(samples, "validation", root=tmp_path)) == 1
 
 
-def draw(genomes: list[Genome], seed: int = 0, **options: float) -> Batch:
+class Drawn(NamedTuple):
+    codes: np.ndarray
+    labels: np.ndarray
+    genetic_codes: np.ndarray
+
+
+def draw(genomes: list[Genome], seed: int = 0, **options: float) -> Drawn:
     settings = {"window": 50, "count": 8, "recode": 0.0, "length_power": 1.0, **options}
-    return draw_batch(genomes, rng=np.random.default_rng(seed), **settings)  # type: ignore[arg-type]
+    batch = draw_batch(genomes, rng=np.random.default_rng(seed), **settings)  # type: ignore[arg-type]
+    assert list(batch.labels) == [CODING_FRAME.name]
+    return Drawn(batch.codes, batch.labels[CODING_FRAME.name], batch.genetic_codes)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import torch
 from torch.nn import functional
 from training_samples import root, run_config
 
-from genoformer.config import Sample, TrainConfig
+from genoformer.config import Sample
 from genoformer.examples import Batch, Genome, load_genome
 from genoformer.model.checkpoint import named_tensors
 from genoformer.team import ALONE, Team, join_team
 from genoformer.tokens import MASK, PAD, N
 from genoformer.tracks import IGNORED
+from genoformer.training_loss import summed_loss, total_weight
 from genoformer.training_state import State, new_state
-from genoformer.training_step import draw_passes, hide_letters, learning_rate, summed_loss, total_weight, train_step
+from genoformer.training_step import draw_passes, hide_letters, learning_rate, train_step
 from genoformer.validation import hidden_letters_told, measure, validate, validate_reads
 
 __all__ = ["root"]
@@ -54,8 +56,8 @@ def test_passes_are_the_windows_of_the_step(genome: Genome) -> None:
     whole = draw_passes(
         [genome], run_config(windows=(180,), step_bases=1440, error_rates=(0.05,)).train, step=3, passes=1
     )
-    for number, field in enumerate(Batch._fields):
-        assert np.array_equal(np.concatenate([batch[number] for batch in passes]), getattr(whole[0], field))
+    for of in (attrgetter("codes"), attrgetter("genetic_codes"), lambda batch: batch.labels["coding-frame"]):
+        assert np.array_equal(np.concatenate([of(batch) for batch in passes]), of(whole[0]))
     assert not np.array_equal(passes[0].codes, passes[1].codes)
 
 
@@ -66,9 +68,8 @@ def test_the_loss_is_the_weighted_mean_over_bases_that_count(weights: tuple[floa
     labels = rng.integers(0, 3, (4, 9)).astype(np.uint8)
     labels[0] = labels[2, 3] = IGNORED
     logits = torch.randn(4, 9, 3, dtype=torch.float64)
-    config = TrainConfig(class_weights=weights, label_smoothing=smoothing)
-    batch = Batch(labels, labels, np.zeros(4, dtype=np.int64))
-    found = summed_loss(logits.float(), torch.from_numpy(labels), config) / total_weight([batch], config)
+    summed = summed_loss(logits.float(), torch.from_numpy(labels), class_weights=weights, label_smoothing=smoothing)
+    found = summed / total_weight([labels[:3], labels[3:]], weights)
     given = list(weights or (1.0,) * 3)
     total = count = 0.0
     for row, base in zip(*np.nonzero(labels != IGNORED), strict=True):
@@ -117,13 +118,14 @@ def test_hidden_letters_are_the_labels_and_nothing_else_is() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 4, (3, 4_000)).astype(np.uint8)
     codes[0, :100], codes[1, -200:] = N, PAD
-    batch = hide_letters(Batch(codes.copy(), codes, np.array([11, 4, 11])), 0.15, np.random.default_rng(1))
+    batch = hide_letters(Batch(codes.copy(), {}, np.array([11, 4, 11])), 0.15, np.random.default_rng(1))
+    labels = batch.labels["masked-nucleotide"]
     hidden = batch.codes == MASK
     known = codes < N
     assert hidden[known].mean() == pytest.approx(0.15, abs=5 * math.sqrt(0.15 * 0.85 / known.sum()))
     assert not hidden[~known].any()
-    assert np.array_equal(batch.labels[hidden], codes[hidden])
-    assert (batch.labels[~hidden] == IGNORED).all()
+    assert np.array_equal(labels[hidden], codes[hidden])
+    assert (labels[~hidden] == IGNORED).all()
     assert np.array_equal(batch.codes[~hidden], codes[~hidden])
 
 

@@ -145,9 +145,7 @@ def check_run(
 
 def model_tracks(checkpoint: Checkpoint) -> list[Track]:
     """Return the tracks that a model predicts."""
-    from genoformer.tracks import TRACKS
-
-    return [TRACKS[name] for name in checkpoint.config.tracks]
+    return list(checkpoint.config.described_tracks)
 
 
 def value_bytes(plan: Plan, tracks: list[Track]) -> int:

@@ -29,10 +29,10 @@ from genoformer.model.encoder import (
     spans,
     with_halo,
 )
-from genoformer.model.heads import HEADS, Head
+from genoformer.model.heads import HEADS, Head, Heads
 from genoformer.model.inputs import INPUTS, stop_codons
 from genoformer.tokens import PAD
-from genoformer.tracks import TRACKS, Track
+from genoformer.tracks import Track
 
 LETTERS = 4
 """Channels of the stem's input that are letters; those of derived inputs follow, in the order of the configuration."""
@@ -83,7 +83,7 @@ class Genoformer(nn.Module):
     def __init__(self, encoder: Encoder, decoder: Decoder, heads: Sequence[Head], *, inputs: Sequence[str]) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
-        self.heads = nn.ModuleDict({head.track.name: head for head in heads})
+        self.heads = Heads({head.track.name: head for head in heads})
         self.inputs = tuple(inputs)
 
     @property
@@ -242,7 +242,7 @@ def build(config: ModelConfig) -> Genoformer:
             for index, name in enumerate(config.attention)
         ]
         decoder = Decoder(config.width, config.stem_channels, config.stem_stride)
-        heads = [HEADS[TRACKS[name].kind](config.stem_channels, TRACKS[name]) for name in config.tracks]
+        heads = [HEADS[track.kind](config.stem_channels, track) for track in config.described_tracks]
         model = Genoformer(Encoder(stem, blocks), decoder, heads, inputs=config.inputs)
         model.most_bases = config.most_bases
         return model
