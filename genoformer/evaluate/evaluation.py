@@ -294,7 +294,7 @@ def _add_genes(evaluation: Evaluation, predictions: Predictions, truth: Truth, n
     true = truth.genes(name)
     if evaluation.genes is None or predictions.genes is None or true is None:
         return None
-    length = predictions.lengths()[name]
-    counts = match_genes(true, predictions.genes[name], length=length, circular=truth.is_circular(name))
+    length, circular = predictions.lengths()[name], truth.is_circular(name) or predictions.is_circular(name)
+    counts = match_genes(true, predictions.genes[name], length=length, circular=circular)
     evaluation.genes += counts
     return counts.score(exact=False), counts.score(exact=True)

@@ -46,6 +46,8 @@ class Predictions(Protocol):
 
     def lengths(self) -> dict[str, int]: ...
 
+    def is_circular(self, name: str) -> bool: ...
+
     def pieces(self, names: Container[str]) -> Iterator[Piece]:
         """Yield these sequences one after the other, in pieces of at most PIECE bases, in order."""
         ...
@@ -71,6 +73,10 @@ class StorePredictions:
         table = self._store.sequences
         table.check_unique()
         return dict(zip(table.names, table.lengths.tolist(), strict=True))
+
+    def is_circular(self, name: str) -> bool:
+        table = self._store.sequences
+        return table.topology[table.index(name)] == "circular"
 
     def pieces(self, names: Container[str]) -> Iterator[Piece]:
         for block in self._store.blocks(self.track.name, size=PIECE):
@@ -104,8 +110,11 @@ class StorePredictions:
         for found in stored_genes(self._store, open_sequences(source), settings=CallSettings(genetic_code=code)):
             length = lengths[found.name]
             self.genes[found.name] = [as_coding_sequence(gene, found.name, length) for gene in found.genes]
-        count = sum(map(len, self.genes.values()))
-        self.notes.append(f"{self.source}: {count:,} genes were called from it as export does, genetic code {code}")
+        count, rings = sum(map(len, self.genes.values())), self._store.sequences.topology.count("circular")
+        over = f", over the origin of {rings:,} circular sequence(s) too" if rings else ""
+        self.notes.append(
+            f"{self.source}: {count:,} genes were called from it as export does, genetic code {code}{over}"
+        )
 
     def close(self) -> None:
         self._store.close()
@@ -131,6 +140,7 @@ class GenePredictions:
         if annotation.coding_sequences:
             check_fits(annotation, lengths, source=source, sequences=sequences)
         self.source, self.track, self._lengths = source, CODING_FRAME, lengths
+        self._topology = annotation.topology
         self.genes: dict[str, list[CodingSequence]] | None = {
             name: [cds for cds in annotation.coding_sequences.get(name, []) if not cds.pseudo] for name in lengths
         }
@@ -145,6 +155,9 @@ class GenePredictions:
 
     def lengths(self) -> dict[str, int]:
         return self._lengths
+
+    def is_circular(self, name: str) -> bool:
+        return self._topology.get(name) == "circular"
 
     def pieces(self, names: Container[str]) -> Iterator[Piece]:
         assert self.genes is not None
