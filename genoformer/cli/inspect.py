@@ -12,8 +12,6 @@ import click
 from genoformer.cli.progress import quiet_pipe
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from genoformer.store import TrackStore
 
 FIRST = 20
@@ -115,6 +113,7 @@ def values_as_text(store: TrackStore, texts: tuple[str, ...], track: str | None)
     import numpy as np
 
     from genoformer.formats.bed import parse_regions
+    from genoformer.formats.columns import joined, number_texts
     from genoformer.store.sequences import encode_text
 
     lengths = dict(zip(store.sequences.names, store.sequences.lengths.tolist(), strict=True))
@@ -130,27 +129,3 @@ def values_as_text(store: TrackStore, texts: tuple[str, ...], track: str | None)
         positions = np.arange(block.start + 1, block.end + 1).astype("S20")
         columns = [label, positions, *(written[codes[:, channel]] for channel in range(codes.shape[1]))]
         yield joined(columns)
-
-
-def number_texts(dtype: np.dtype) -> np.ndarray:
-    """Return how each value of a type of two bytes or one is written, by its bits; "nan" where there is no value."""
-    import numpy as np
-
-    if dtype == np.uint8:
-        texts = np.arange(256).astype("S3")
-        texts[255] = b"nan"
-        return texts
-    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype("S12")
-
-
-def joined(columns: list[np.ndarray]) -> bytes:
-    """Join columns of texts by tabs into lines, all rows at once; texts hold no NUL."""
-    import numpy as np
-
-    parts = []
-    for number, column in enumerate(columns):
-        parts.append(np.ascontiguousarray(column).view(np.uint8).reshape(len(column), column.dtype.itemsize))
-        end = ord("\n" if number == len(columns) - 1 else "\t")
-        parts.append(np.full((len(column), 1), end, dtype=np.uint8))
-    letters = np.concatenate(parts, axis=1)
-    return letters[letters != 0].tobytes()

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -101,6 +101,33 @@ class TrackStore:
         """
         first = self._first_base(region)
         return self._read(self._track_name(track), first, first + region.length)
+
+    def axis_values(
+        self, first: int, last: int, *, track: str | None = None, channels: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Return the values of bases first to last - 1 of the common axis, whatever sequences they belong to.
+
+        Parameters
+        ----------
+        first, last : int, bases; see ``sequences.offsets``
+        track : the first one if None
+        channels : columns, rising; all if None. Each is read alone
+
+        Returns
+        -------
+        ndarray, (bases, channels) as stored
+
+        Raises
+        ------
+        InputError : the span reaches beyond the axis, or there is no such track
+        """
+        if not 0 <= first <= last <= self.sequences.total_bases:
+            total = self.sequences.total_bases
+            raise InputError(f"{self.path}: has {total} bases, the span {first}-{last} does not lie within")
+        name = self._track_name(track)
+        if channels is None:
+            return self._read(name, first, last)
+        return np.stack([self._read(name, first, last, channel=channel) for channel in channels], axis=1)
 
     def blocks(
         self, track: str | None = None, region: Region | None = None, *, size: int = BLOCK_BASES

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import bases, fasta
 
-from genoformer.cli.inspect import joined, number_texts
+from genoformer.formats.columns import joined, number_texts
 from genoformer.regions import Block
 from genoformer.store import SequenceTable, TrackStore
 from genoformer.tracks import TOKENS, Track
