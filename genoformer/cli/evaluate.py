@@ -57,7 +57,7 @@ def command(
     from genoformer.evaluate.evaluation import evaluate
     from genoformer.evaluate.summary import summarize
 
-    evaluation = evaluate(prediction, _truth(truths), track=track, fasta=fasta, call_genes=not no_genes)
+    evaluation = evaluate(prediction, truth_files(truths), track=track, fasta=fasta, call_genes=not no_genes)
     summary = summarize(evaluation, intervals=intervals, seed=seed)
     if json_path is not None:
         write_json(summary, json_path)
@@ -71,7 +71,7 @@ def command(
         show(summary, show_all=show_all)
 
 
-def _truth(texts: tuple[str, ...]) -> str | dict[str, str]:
+def truth_files(texts: tuple[str, ...]) -> str | dict[str, str]:
     """Return the file, or the file of each channel, that the user named."""
     if len(texts) == 1 and (Path(texts[0]).exists() or "=" not in texts[0]):
         return texts[0]

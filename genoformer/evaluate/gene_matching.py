@@ -120,6 +120,35 @@ def match_genes(
     return counts
 
 
+def match_each(
+    true: Iterable[CodingSequence], called: Iterable[CodingSequence], *, length: int, circular: bool = False
+) -> list[str]:
+    """Tell of each called gene what `match_genes` takes it for: "exact", "3' end", "wrong", or "left out".
+
+    Parameters
+    ----------
+    true, called, length, circular : as of `match_genes`
+    """
+    ends = _Ends(0 if circular else length)
+    spared: list[tuple[int, int]] = []
+    exact, stops = set(), set()
+    for cds in true:
+        if cds.pseudo or cds.is_broken or (cds.partial and not ends.at_edge(cds)):
+            spared += cds.parts
+        else:
+            exact.add(ends.exact(cds))
+            stops.add(ends.three_prime(cds))
+    excused = _Cover(spared)
+    found = []
+    for cds in called:
+        is_excused = 2 * sum(excused.bases(*part) for part in cds.parts) > cds.length
+        if ends.three_prime(cds) in stops:
+            found.append("exact" if ends.exact(cds) in exact else "3' end")
+        else:
+            found.append("left out" if is_excused or cds.pseudo else "wrong")
+    return found
+
+
 def _cell(counts: GeneCounts, cds: CodingSequence) -> np.ndarray:
     length_bin = int(np.searchsorted(LENGTH_BINS, cds.length, side="right")) - 1
     return counts.table[0 if cds.strand == 1 else 1, length_bin]

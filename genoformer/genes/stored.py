@@ -96,8 +96,24 @@ def _needs_index(table: SequenceTable) -> bool:
 
 def _joined(store: TrackStore, sequences: Sequences) -> Iterator[tuple[Record, np.ndarray, str]]:
     """Yield each sequence of the store with its bases, values and topology."""
-    table = store.sequences
     blocks = store.blocks(CODING_FRAME.name)
+    for record, topology in matched_records(store, sequences):
+        yield record, _gather(blocks, len(record.bases)), topology
+
+
+def matched_records(store: TrackStore, sequences: Sequences) -> Iterator[tuple[Record, str]]:
+    """Yield the record of each sequence of a store, in order, and its topology.
+
+    Parameters
+    ----------
+    store : of any track
+    sequences : what was predicted, in the same order; more records may lie between
+
+    Raises
+    ------
+    InputError : the sequences are not those that were predicted
+    """
+    table = store.sequences
     records = sequences.records()
     known = set(table.names)
     for name, length, md5, topology in zip(table.names, table.lengths.tolist(), table.md5, table.topology, strict=True):
@@ -107,7 +123,7 @@ def _joined(store: TrackStore, sequences: Sequences) -> Iterator[tuple[Record, n
             raise InputError(f"{sequences.source}: expected sequence {name!r} next, as in {store.path}, but {found}; "
                              "give the file that was predicted with --fasta")  # fmt: skip
         _check_same(record, length, md5, sequences.source, store)
-        yield record, _gather(blocks, length), topology
+        yield record, topology
 
 
 def _check_same(record: Record, length: int, md5: str, source: str, store: TrackStore) -> None:

@@ -1,0 +1,69 @@
+"""Values base by base, for as many bases as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from genoformer.regions import Region
+from genoformer.report.embed import packed, quantized
+from genoformer.report.frames import to_frames
+from genoformer.report.selection import Selection, Tile
+from genoformer.store import TrackStore
+from genoformer.tracks import CODING_FRAME, Track
+
+LEVELS = 50
+"""Steps that a value may take: for probabilities two percent."""
+BYTES_A_BASE = 0.25
+"""Fewer than this are never needed for values and letters of a base."""
+_OVERHEAD = 40
+"""Characters of JSON around a tile."""
+
+
+def read_tiles(
+    store: TrackStore,
+    track: Track,
+    selection: Selection,
+    wanted: Iterable[Tile],
+    *,
+    room: int,
+    letters: Mapping[Tile, np.ndarray],
+    limits: list[tuple[float, float]],
+) -> list[dict[str, Any]]:
+    """Return tiles, in order, until the room is used up.
+
+    Parameters
+    ----------
+    store, track : of the values
+    selection : what is listed
+    wanted : in the order in which they deserve it
+    room : characters
+    letters : codes of the bases of tiles, where they are known
+    limits : the lowest and the highest value of each channel that is drawn
+
+    Returns
+    -------
+    list of dict : ``place`` and ``start`` of the tile, ``bases``, whether it has ``letters``, and ``data``: a row of
+        steps (LEVELS) for each channel that is drawn, and one of codes where it has letters
+    """
+    found = []
+    for tile in wanted:
+        region = Region(selection.names[tile.place], tile.start, tile.end)
+        values = store.values(region, track.name).astype(np.float32)
+        if np.isnan(values[:, 0]).all():
+            continue
+        if track.name == CODING_FRAME.name:
+            values = to_frames(values, np.arange(tile.start, tile.end))
+        rows = [quantized(column, low=low, high=high, levels=LEVELS)
+                for column, (low, high) in zip(values.T, limits, strict=True)]  # fmt: skip
+        if tile in letters:
+            rows.append(letters[tile])
+        data = packed(np.stack(rows))
+        room -= len(data) + _OVERHEAD
+        if room < 0:
+            break
+        found.append({"place": tile.place, "start": tile.start, "bases": region.length,
+                      "letters": int(tile in letters), "data": data})  # fmt: skip
+    return found

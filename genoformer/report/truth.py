@@ -1,0 +1,130 @@
+"""What is true, beside what was predicted: the evaluation, and what a page draws of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+
+from genoformer.annotation import Annotation, CodingSequence
+from genoformer.errors import InputError
+from genoformer.evaluate.evaluation import Evaluation, compare, compare_signals
+from genoformer.evaluate.gene_matching import match_each
+from genoformer.evaluate.predictions import StorePredictions
+from genoformer.evaluate.truth import STRAND, CodingTruth, LabelTruth, StrandTruth
+from genoformer.formats.annotated import read_annotation
+from genoformer.formats.spans import is_bed
+from genoformer.labels import Files, Labels, read_labels
+from genoformer.report.gather import GENES, Gathered
+from genoformer.report.selection import Selection
+from genoformer.report.values import Bins
+from genoformer.store import TrackStore
+from genoformer.tracks import CODING_FRAME, IGNORED, Track
+
+
+@dataclass
+class Truth:
+    """What is true.
+
+    Attributes
+    ----------
+    evaluation : how far predictions agree with it
+    genes : true CDS of listed sequences, with the place of theirs
+    matches : of each listed gene that was called, see `match_each`; "" where nothing is known of its sequence
+    missed : of each true CDS that counts, whether no gene that was called has its 3' end
+    class_names, classes : uint8, (bins,): the most frequent true class of each bin, 255 where none is known; of a
+        class track, or of strands told by BED
+    signals : float32, (bins, channels): the true means, of a signal
+    """
+
+    evaluation: Evaluation
+    genes: list[tuple[int, CodingSequence]] = field(default_factory=list)
+    matches: list[str] = field(default_factory=list)
+    missed: list[bool] = field(default_factory=list)
+    class_names: tuple[str, ...] = ()
+    classes: np.ndarray | None = None
+    signals: np.ndarray | None = None
+
+
+def read_truth(store: TrackStore, track: Track, files: Files, selection: Selection, gathered: Gathered) -> Truth:
+    """Read what is true of a track, and hold its predictions against it.
+
+    Raises
+    ------
+    InputError : a file cannot be read, or names, lengths or coordinates do not fit
+    FormatError : a file is damaged, or in an unknown format
+    """
+    predictions = StorePredictions(store, track.name)
+    if track.name == CODING_FRAME.name:
+        if isinstance(files, Mapping):
+            raise InputError(f"{', '.join(map(str, files.values()))}: coding sequences come in one annotation")
+        if is_bed(files):
+            strands = StrandTruth(files, predictions.lengths(), sequences=predictions.source)
+            truth = Truth(compare(predictions, strands), class_names=STRAND.classes)
+            truth.classes = _class_bins(lambda name: strands.labels(name)[STRAND.name], STRAND.classes, selection)
+            return truth
+        predictions.genes = gathered.calls if gathered.has_genes else None
+        return _coding(predictions, read_annotation(files), str(files), selection, gathered)
+    labels = read_labels(files, predictions.lengths(), track, sequences=predictions.source)
+    if track.kind == "signal":
+        truth = Truth(compare_signals(predictions, labels))
+        truth.signals = _signal_bins(labels, selection)
+        return truth
+    truth = Truth(compare(predictions, LabelTruth(labels)), class_names=track.channels)
+    truth.classes = _class_bins(labels.__getitem__, track.channels, selection)
+    return truth
+
+
+def _coding(
+    predictions: StorePredictions, annotation: Annotation, source: str, selection: Selection, gathered: Gathered
+) -> Truth:
+    lengths = predictions.lengths()
+    coding = CodingTruth(annotation, lengths, source=source, sequences=predictions.source)
+    if predictions.genes is not None:
+        predictions.genes = {name: predictions.genes.get(name, []) for name in coding.names}
+    truth = Truth(compare(predictions, coding))
+    calls = {place: [gene.cds for _, gene in rows] for place, rows in groupby(gathered.listed, key=lambda row: row[0])}
+    for place, name in enumerate(selection.names):
+        true, called = annotation.coding_sequences.get(name), calls.get(place, [])
+        truth.matches += _matches(true, called, coding, name, lengths[name])
+        if gathered.has_genes and true:
+            back = _matches(called, true, coding, name, lengths[name])
+            truth.missed += [word == "wrong" and not (cds.is_broken or cds.partial) for word, cds in zip(back, true, strict=True)]
+        truth.genes += [(place, cds) for cds in true or ()]
+    del truth.genes[GENES:], truth.missed[GENES:]
+    return truth
+
+
+def _matches(
+    true: list[CodingSequence] | None, called: list[CodingSequence], coding: CodingTruth, name: str, length: int
+) -> list[str]:
+    if true is None:
+        return [""] * len(called)
+    return match_each(true, called, length=length, circular=coding.is_circular(name))
+
+
+def _class_bins(labels: Callable[[str], np.ndarray], names: tuple[str, ...], selection: Selection) -> np.ndarray:
+    classes, size = len(names), selection.bin_size
+    found = np.full(int(selection.bin_offsets[-1]), 255, dtype=np.uint8)
+    for place, name in enumerate(selection.names):
+        true = labels(name)
+        bins = -(-len(true) // size)
+        known = np.flatnonzero(true != IGNORED)
+        index = known // size * classes + true[known]
+        counts = np.bincount(index, minlength=bins * classes).reshape(bins, classes)
+        first = int(selection.bin_offsets[place])
+        found[first : first + bins] = np.where(counts.any(axis=1), counts.argmax(axis=1), 255)
+    return found
+
+
+def _signal_bins(labels: Labels, selection: Selection) -> np.ndarray:
+    bins = int(selection.bin_offsets[-1])
+    columns = [Bins.empty(bins, 1, extremes=False) for _ in labels.track.channels]
+    for place, name in enumerate(selection.names):
+        values = labels[name]
+        numbers = int(selection.bin_offsets[place]) + np.arange(len(values)) // selection.bin_size
+        for column, channel in zip(columns, values.T, strict=True):
+            column.add(numbers, channel[:, None])
+    return np.concatenate([column.means() for column in columns], axis=1)
