@@ -22,6 +22,7 @@ COMMANDS = {
     "tokenize": "Cut an input into tokenized windows, in HDF5.",
     "export": "Call genes from predictions: GFF3, proteins or bases.",
     "report": "Make one page of HTML: browser, charts, tables, accuracy.",
+    "variants": "Score the alleles of a VCF: what each changes in the predictions.",
     "train": "Train a model from sequences and their annotation.",
     "evaluate": "Compare predictions with an annotation, by base and by gene.",
     "inspect": "Show what an HDF5 file holds, or the values of a region.",

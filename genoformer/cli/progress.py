@@ -66,21 +66,21 @@ def counted(count: int, noun: str) -> str:
 
 
 @contextmanager
-def progress(total: int, *, what: str = "predict") -> Iterator[Report]:
-    """Show how far along ``total`` bases are, how fast, and how long it will take."""
+def progress(total: int, *, what: str = "predict", unit: str = "b") -> Iterator[Report]:
+    """Show how far along ``total`` bases, or another unit, are, how fast, and how long it will take."""
     if console.is_terminal:
-        yield from _bar(total, what)
+        yield from _bar(total, what, unit)
     else:
-        yield from _lines(total, what)
+        yield from _lines(total, what, unit)
 
 
-def _bar(total: int, what: str) -> Iterator[Report]:
+def _bar(total: int, what: str, unit: str) -> Iterator[Report]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TaskProgressColumn())
     with Progress(*columns, TextColumn("{task.fields[rate]}"), console=console, expand=True) as bar:
         task = bar.add_task(what, total=max(total, 1), rate="")
-        pace = _Pace(total)
+        pace = _Pace(total, unit)
 
         def report(bases: int, /) -> None:
             pace.add(bases)
@@ -89,8 +89,8 @@ def _bar(total: int, what: str) -> Iterator[Report]:
         yield report
 
 
-def _lines(total: int, what: str) -> Iterator[Report]:
-    pace = _Pace(total)
+def _lines(total: int, what: str, unit: str) -> Iterator[Report]:
+    pace = _Pace(total, unit)
     last = time.monotonic()
 
     def report(bases: int, /) -> None:
@@ -99,7 +99,7 @@ def _lines(total: int, what: str) -> Iterator[Report]:
         if time.monotonic() - last >= LOG_SECONDS:
             last = time.monotonic()
             percent = 100 * pace.done / max(total, 1)
-            say(f"{what}: {percent:.1f}% of {size(total, 'b')}, {pace.words()}")
+            say(f"{what}: {percent:.1f}% of {size(total, unit)}, {pace.words()}")
 
     yield report
 
@@ -107,8 +107,8 @@ def _lines(total: int, what: str) -> Iterator[Report]:
 class _Pace:
     """How fast bases go by; those done before this run (the first call) do not count."""
 
-    def __init__(self, total: int) -> None:
-        self.total, self.done = total, 0
+    def __init__(self, total: int, unit: str) -> None:
+        self.total, self.unit, self.done = total, unit, 0
         self._began: float | None = None
         self._first = 0
 
@@ -123,7 +123,7 @@ class _Pace:
         if mine <= 0 or elapsed <= 0:
             return ""
         rate = mine / elapsed
-        return f"{size(rate, 'b/s')}, {duration((self.total - self.done) / rate)} left"
+        return f"{size(rate, f'{self.unit}/s')}, {duration((self.total - self.done) / rate)} left"
 
 
 def show_plan(plan: Plan) -> None:

@@ -72,7 +72,7 @@ def cram_reference(cram: Source, given: str | os.PathLike[str] | None) -> Path |
         lines = file.header.to_dict().get("SQ", [])
     named = {line.get("UR", "").removeprefix("file:") for line in lines}
     path = given or next((name for name in named if len(named) == 1 and name and Path(name).is_file()), None)
-    reference = None if path is None else _with_index(Source(path))
+    reference = None if path is None else indexed_reference(Source(path))
     known = set() if reference is None else {line.partition("\t")[0] for line in _index_lines(reference)}
     for line in lines:
         if _URL.match(line.get("UR", "")) and line["SN"] not in known:
@@ -85,7 +85,7 @@ def _index_lines(reference: Path) -> list[str]:
     return Path(f"{reference}.fai").read_text().splitlines()
 
 
-def _with_index(source: Source) -> Path:
+def indexed_reference(source: Source) -> Path:
     """Return a link to a reference, or a copy where htslib cannot use it as it is, that has its index beside it."""
     import pysam
 
