@@ -135,7 +135,7 @@ class ErrorModel:
         length = len(codes)
         chance, runs = np.full(length, rate / 3), None
         indel = chance
-        if self.homopolymers:
+        if self.homopolymers and length:
             runs = np.minimum(run_lengths(codes), _LONGEST_RUN)
             weight = 1 + self.homopolymers * (runs - 1)
             indel = np.minimum(chance * weight / max(weight.mean(), 1.0), 0.3)

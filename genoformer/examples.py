@@ -31,7 +31,7 @@ class Genome:
     offsets : int64, (sequences + 1,): where each sequence begins
     genetic_code : NCBI table that most of its CDS name
     weight : how often it is drawn, relative to others of its length
-    dropped : what was masked, in words
+    dropped : what was masked of the annotation, in words
     digest : of codes and labels
     own : labels of the user's own tracks, by name
     recodable : whether its genes are known, so that it can be rewritten to another genetic code
@@ -106,7 +106,7 @@ def load_genome(sample: Sample, *, root: Path = Path(), tracks: Sequence[Track] 
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         genetic_code=int(np.bincount(stated).argmax()) if stated else 11,
         weight=sample.weight,
-        dropped=", ".join([*notes, *(f"{name}: {'; '.join(labels.notes)}" for name, labels in own.items())]),
+        dropped=", ".join(notes),
         digest=digest.hexdigest(),
         own=own,
         recodable=uses_genes,

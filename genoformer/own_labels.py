@@ -103,7 +103,8 @@ def _summary(own: OwnLabels) -> str:
     if own.track.kind == "class":
         counts = own.counts()
         named = [f"{counts[index]:,} {name}" for index, name in enumerate(channels)]
-        return f"bases: {', '.join(named)}, {counts[IGNORED]:,} ignored"
+        named += [f"{counts[IGNORED]:,} ignored"] if counts[IGNORED] else []
+        return f"bases of {', '.join(named)}"
     known = sum((np.isfinite(part).sum(axis=0) for part in own.stretches()), np.zeros(len(channels), dtype=np.int64))
     return f"bases with a value: {', '.join(f'{count:,} {name}' for count, name in zip(known, channels, strict=True))}"
 

@@ -149,7 +149,11 @@ def _load(config: RunConfig, root: Path, report: Say) -> tuple[list[Genome], lis
         load_split(config.samples, split, root=root, tracks=tracks) for split in ("train", "validation")
     )
     for genome in (*genomes, *held_out):
-        report(f"{genome.name}: {genome.length:,} bases, genetic code {genome.genetic_code}, {genome.dropped}")
+        known = [f"{genome.length:,} bases", f"genetic code {genome.genetic_code}", genome.dropped]
+        report(f"{genome.name}: {', '.join(filter(None, known))}")
+        for name, own in genome.own.items():
+            for note in own.notes:
+                report(f"  {name}: {note}")
     for name in genomes[0].own:
         for warning in check_learnable([genome.own[name] for genome in genomes]):
             report(f"warning: {warning}")
