@@ -21,11 +21,13 @@ class CodingFeature(NamedTuple):
     strand: int
     """+1 or -1"""
     parts: Sequence[tuple[int, int]]
-    """0-based half-open on the forward strand, in reading direction, the first codon whole; over the origin of a
-    circular sequence an end exceeds its length"""
-    score: float
+    """0-based half-open on the forward strand, in reading direction; over the origin of a circular sequence an end
+    exceeds its length"""
+    score: float | None
     attributes: Mapping[str, str]
     """tag and value, in order; names of tags are plain"""
+    phase: int = 0
+    """bases before the first whole codon"""
 
 
 def escape_name(name: str) -> str:
@@ -82,11 +84,12 @@ def coding_lines(name: str, feature: CodingFeature) -> str:
         f"{tag}={escape_value(value)}" for tag, value in feature.attributes.items()
     ])  # fmt: skip
     strand = "+" if feature.strand > 0 else "-"
+    score = "." if feature.score is None else f"{feature.score:.2f}"
     lines = []
-    done = 0
+    done = -feature.phase
     for start, end in feature.parts:
         phase = -done % 3
-        lines.append((start, f"{escape_name(name)}\t{SOURCE}\tCDS\t{start + 1}\t{end}\t{feature.score:.2f}\t{strand}\t"
+        lines.append((start, f"{escape_name(name)}\t{SOURCE}\tCDS\t{start + 1}\t{end}\t{score}\t{strand}\t"
                              f"{phase}\t{attributes}\n"))  # fmt: skip
         done += end - start
     return "".join(line for _, line in sorted(lines))
