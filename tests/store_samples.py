@@ -52,9 +52,9 @@ def begin(path: Path, size: int = 1000, **options: Any) -> TrackWriter:
     return TrackStore.create(path, sequences, [SIGNAL], **options)
 
 
-def write_all(path: Path, size: int = 1000) -> Path:
+def write_all(path: Path, size: int = 1000, **options: Any) -> Path:
     """Write a complete store."""
-    with begin(path, size) as writer:
+    with begin(path, size, **options) as writer:
         for span in writer.blocks:
             writer.write(block(writer.sequences, span))
         return writer.finish()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genoformer.cli.progress import quiet_pipe
+from genoformer.cli.progress import counted, quiet_pipe
+from genoformer.errors import FormatError
 
 if TYPE_CHECKING:
     from genoformer.store import TrackStore
@@ -25,9 +26,11 @@ _BLOCK = 1 << 16
                    "sequence by its name, or a BED file; may be repeated.")  # fmt: skip
 @click.option("--track", metavar="NAME", help="Whose values to print.  [default: the first track]")
 @click.option("--all", "show_all", is_flag=True, help=f"List every sequence, not only the first {FIRST}.")
-def command(file: Path, regions: tuple[str, ...], track: str | None, show_all: bool) -> None:
+@click.option("--verify", is_flag=True,
+              help="Compare all values with the checksums stored with them, and name what is damaged.")  # fmt: skip
+def command(file: Path, regions: tuple[str, ...], track: str | None, show_all: bool, verify: bool) -> None:
     """Show what FILE.h5 holds: how it was made, its tracks, what became of each base, and every sequence. Takes what
-    predict and tokenize wrote, and the .part of an interrupted run.
+    predict, tokenize and merge wrote, shards, and the .part of an interrupted run.
 
     With --region, print one line a base: sequence, position (from 1), and a column for each channel, "nan" where
     nothing was predicted.
@@ -39,6 +42,9 @@ def command(file: Path, regions: tuple[str, ...], track: str | None, show_all: b
     from genoformer.store import open_store
 
     with open_store(file, allow_incomplete=True) as store, quiet_pipe():
+        if verify:
+            click.echo(verified(store, None if show_all else FIRST))
+            return
         if not regions:
             for line in (*summary(store), *table(store, None if show_all else FIRST)):
                 click.echo(line)
@@ -71,11 +77,37 @@ def summary(store: TrackStore) -> Iterator[str]:
         yield f"letters: {_counts(letters)}"
     for reason, number in metadata.get("left-out", {}).items():
         yield f"reads left out: {number:,} ({reason})"
+    missing = metadata.get("missing")
+    if missing:
+        yield f"missing: {missing['bases']:,} bases of shards that were not there when the others were merged"
     if store.status != "complete":
         total = store.sequences.total_bases if "tokens" in store.tracks else account.get("predicted", 0)
         done = int(store.predicted_counts().sum())
         share = f" ({100 * done / total:.1f}%)" if total else ""
-        yield f"progress: {done:,} of {total:,} bases written{share}; the same command with --resume goes on"
+        what = "progress" if store.shard is None else f"shard {store.shard}"
+        then = (
+            "the same command with --resume goes on"
+            if store.status == "incomplete"
+            else "genoformer merge joins shards"
+        )
+        yield f"{what}: {done:,} of {total:,} bases written{share}; {then}"
+
+
+def verified(store: TrackStore, most: int | None) -> str:
+    """Say that every sequence is as it was written; FormatError with the names of those that are not."""
+    from genoformer.store import damaged_sequences
+
+    sequences = store.sequences
+    damaged = damaged_sequences(store)
+    what = f"{counted(len(sequences), 'sequence')}, {counted(sequences.total_bases, 'base')}"
+    if not len(damaged):
+        return f"{store.path}: {what}: all values are as they were written"
+    listed = ", ".join(_fitting(sequences.names[index]) for index in damaged[:most].tolist())
+    rest = f" and {len(damaged) - most:,} more" if most is not None and len(damaged) > most else ""
+    raise FormatError(
+        f"{store.path}: {len(damaged):,} of {what} are damaged: {listed}{rest}; "
+        "predict them again, or fetch another copy"
+    )
 
 
 def _counts(numbers: dict[str, int]) -> str:

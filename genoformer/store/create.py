@@ -12,6 +12,7 @@ import numpy as np
 from genoformer.errors import ConfigError, FormatError, GenoformerError
 from genoformer.store import schema
 from genoformer.store.sequences import SequenceTable
+from genoformer.store.shards import Shard
 from genoformer.store.transaction import TransactionalFile, resource_error, sync_folder
 from genoformer.store.writer import TrackWriter, part_path
 from genoformer.tracks import Track
@@ -29,6 +30,8 @@ def create_store(  # noqa: PLR0913 - what a store is, and what to do about an ol
     overwrite: bool = False,
     resume: bool = False,
     dtype: str = "float16",
+    shard: Shard | None = None,
+    wait: float = 0.0,
 ) -> TrackWriter:
     """Begin ``<path>.part``, or continue it.
 
@@ -42,6 +45,8 @@ def create_store(  # noqa: PLR0913 - what a store is, and what to do about an ol
     overwrite : replace what is at ``path``, and start anew where ``resume`` is not given
     resume : continue ``<path>.part`` if there is one
     dtype : "float16", or "uint8" for codes
+    shard : write only this part of the blocks; the writer's blocks are those of the part
+    wait : seconds to wait for another process that is writing there
 
     Returns
     -------
@@ -58,39 +63,39 @@ def create_store(  # noqa: PLR0913 - what a store is, and what to do about an ol
     blocks = _checked_blocks(blocks, sequences)
     _check_tracks(tracks, dtype)
     sequences.check_unique()
+    if shard is not None:
+        provenance = {**provenance, "identity": {**provenance.get("identity", {}), "shard": str(shard)}}
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path}: is a folder or a device; name a file")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
+    content = {
+        "sequences": sequences,
+        "tracks": tracks,
+        "provenance": provenance,
+        "blocks": blocks,
+        "dtype": dtype,
+        "shard": shard,
+    }
     if resume and part.exists():
-        return _resume(path, sequences, tracks, provenance=provenance, blocks=blocks, dtype=dtype)
+        return _resume(path, content, may_replace=overwrite, wait=wait)
     if part.exists() and not overwrite:
         raise ConfigError(f"{part}: an interrupted run; use --resume to continue it, or --overwrite to start again")
-    old = TransactionalFile(part) if part.exists() else None  # its lock says that nobody is writing it
+    old = TransactionalFile(part, wait=wait) if part.exists() else None  # its lock says that nobody is writing it
     try:
-        return _begin(
-            path,
-            may_replace=old is not None,
-            content={
-                "sequences": sequences,
-                "tracks": tracks,
-                "provenance": provenance,
-                "blocks": blocks,
-                "dtype": dtype,
-            },
-        )
+        return _begin(path, content, replaces_part=old is not None, may_replace=overwrite)
     finally:
         if old is not None:
             old.close()
 
 
-def _begin(path: Path, *, may_replace: bool, content: dict[str, Any]) -> TrackWriter:
+def _begin(path: Path, content: dict[str, Any], *, replaces_part: bool, may_replace: bool) -> TrackWriter:
     part = part_path(path)
     draft = part.with_name(f".{part.name}.new")
     file = TransactionalFile(draft, create=True, shown=part)
     hdf5 = None
     try:
-        if part.exists() and not may_replace:
+        if part.exists() and not replaces_part:
             raise ConfigError(f"{part}: another run has just begun it; name another output")
         hdf5 = h5py.File(file, "w", **_cache(content["tracks"]))
         schema.write_skeleton(hdf5, **content)
@@ -98,7 +103,7 @@ def _begin(path: Path, *, may_replace: bool, content: dict[str, Any]) -> TrackWr
         file.commit()
         draft.replace(part)
         sync_folder(part.parent)
-        return TrackWriter(path, file, hdf5, blocks=content["blocks"])
+        return TrackWriter(path, file, hdf5, blocks=_own_blocks(content), may_replace=may_replace)
     except BaseException as error:
         if hdf5 is not None:
             hdf5.close()
@@ -109,24 +114,21 @@ def _begin(path: Path, *, may_replace: bool, content: dict[str, Any]) -> TrackWr
         raise
 
 
-def _resume(
-    path: Path,
-    sequences: SequenceTable,
-    tracks: list[Track],
-    *,
-    provenance: dict[str, Any],
-    blocks: np.ndarray,
-    dtype: str,
-) -> TrackWriter:
-    part = part_path(path)
-    file = TransactionalFile(part)
+def _own_blocks(content: dict[str, Any]) -> np.ndarray:
+    blocks, shard = content["blocks"], content["shard"]
+    return blocks if shard is None else blocks[shard.select(blocks)]
+
+
+def _resume(path: Path, content: dict[str, Any], *, may_replace: bool, wait: float) -> TrackWriter:
+    part, tracks, blocks = part_path(path), content["tracks"], _own_blocks(content)
+    file = TransactionalFile(part, wait=wait)
     hdf5 = None
     try:
         try:
             hdf5 = h5py.File(file, "r+", **_cache(tracks))
             schema.check_header(hdf5, part)
             schema.check_layout(hdf5)
-            writer = TrackWriter(path, file, hdf5, blocks=blocks, resumed=True)
+            writer = TrackWriter(path, file, hdf5, blocks=blocks, may_replace=may_replace, resumed=True)
         except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
             if isinstance(error, FormatError):
                 raise FormatError(f"{error}; delete it, or use --overwrite to start again") from error
@@ -137,9 +139,9 @@ def _resume(
                 "delete it, or use --overwrite to start again"
             ) from error
         difference = (
-            _sequences_differ(writer.sequences, sequences)
-            or _tracks_differ(writer, tracks, dtype)
-            or _identity_differs(writer.metadata, provenance)
+            sequences_differ(writer.sequences, content["sequences"])
+            or _tracks_differ(writer, tracks, content["dtype"])
+            or identity_differs(writer.metadata, content["provenance"])
             or ("" if np.array_equal(writer.blocks, blocks) else "the planned blocks differ")
         )
         if difference:
@@ -184,7 +186,8 @@ def _check_tracks(tracks: list[Track], dtype: str) -> None:
             raise ConfigError(f"track {track.name!r}: the name must be a printable word without '/'")
 
 
-def _sequences_differ(ours: SequenceTable, theirs: SequenceTable) -> str:
+def sequences_differ(ours: SequenceTable, theirs: SequenceTable) -> str:
+    """Say how two tables differ in names, checksums or lengths; nothing if they do not."""
     if len(ours) != len(theirs):
         return f"it has {len(ours)} sequences, the input {len(theirs)}"
     for what, old, new in (
@@ -211,7 +214,8 @@ def _tracks_differ(writer: TrackWriter, tracks: list[Track], dtype: str) -> str:
     return ""
 
 
-def _identity_differs(old: dict[str, Any], new: dict[str, Any]) -> str:
+def identity_differs(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Say how the identity of two runs differs, by their metadata; nothing if it does not."""
     ours = old.get("identity", {})
     theirs = json.loads(json.dumps(new.get("identity", {})))
     for key in sorted({*ours, *theirs}):

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from genoformer.errors import FormatError
+from genoformer.store.checksums import crcs_of_fill
 from genoformer.store.sequences import SequenceTable, write_sequences
+from genoformer.store.shards import Shard, write_shard, write_spans
 from genoformer.tracks import Track
 
 FORMAT = "genoformer"
@@ -18,8 +20,11 @@ FORMAT_VERSION = 1
 CHUNK = 65_536
 """Bases in a chunk of values; a chunk holds one channel."""
 DTYPES = {"float16": np.dtype("float16"), "uint8": np.dtype("uint8")}
-FILL = {"float16": np.float16(np.nan), "uint8": np.uint8(255)}
+FILL: dict[str, Any] = {"float16": np.float16(np.nan), "uint8": np.uint8(255)}
 """The value of a base that was not predicted."""
+CRC, CHUNK_CRC = "crc32", "chunk_crc32"
+"""Datasets beside the values: a checksum of each sequence, and of each chunk as it is stored."""
+_CHUNK_CRCS = 1 << 12  # at most in a chunk of their own
 
 
 def write_header(file: Any, *, provenance: dict[str, Any], status: str) -> None:
@@ -34,8 +39,9 @@ def write_header(file: Any, *, provenance: dict[str, Any], status: str) -> None:
     file.attrs["metadata"] = json.dumps(provenance)
 
 
-def write_tracks(file: Any, tracks: list[Track], *, total: int, dtype: str) -> None:
-    """Create the values of all tracks, without allocating a single chunk."""
+def write_tracks(file: Any, tracks: list[Track], *, sequences: SequenceTable, dtype: str) -> None:
+    """Create the values of all tracks, without allocating a single chunk, and their checksums."""
+    total, fill = sequences.total_bases, FILL[dtype].tobytes()
     group = file.create_group("tracks", track_order=True)
     for track in tracks:
         values = group.create_group(track.name).create_dataset(
@@ -53,13 +59,18 @@ def write_tracks(file: Any, tracks: list[Track], *, total: int, dtype: str) -> N
         attrs["kind"], attrs["channels"], attrs["units"] = track.kind, list(track.channels), track.units
         attrs["reverse_complement"] = np.array(track.reverse_complement, dtype=np.int64)
         assert values.chunks == (CHUNK, 1)
+        crcs = crcs_of_fill(fill, sequences.lengths * len(track.channels))
+        group[track.name].create_dataset(CRC, data=crcs)
+        shape = (-(-total // CHUNK), len(track.channels))
+        some = (min(max(_CHUNK_CRCS // shape[1], 1), shape[0]), shape[1])
+        chunks = some if total else None  # so that only what is used takes space
+        group[track.name].create_dataset(CHUNK_CRC, shape=shape, chunks=chunks, dtype=np.uint32)
 
 
 def write_progress(file: Any, blocks: np.ndarray) -> None:
     """Write the planned blocks and their bitmap, nothing done."""
     group = file.create_group("progress")
-    packed = {"compression": "gzip", "compression_opts": 1, "shuffle": True} if len(blocks) else {}
-    group.create_dataset("blocks", data=blocks, **packed)
+    write_spans(group, "blocks", blocks)
     group.create_dataset("done", data=np.zeros(len(blocks), dtype=np.uint8))
 
 
@@ -71,12 +82,15 @@ def write_skeleton(
     provenance: dict[str, Any],
     blocks: np.ndarray,
     dtype: str,
+    shard: Shard | None,
 ) -> None:
-    """Write everything but values into an empty file."""
+    """Write everything but values into an empty file; ``blocks`` are those of the whole run."""
     write_header(file, provenance=provenance, status="incomplete")
     write_sequences(file.create_group("sequences"), sequences)
-    write_tracks(file, tracks, total=sequences.total_bases, dtype=dtype)
-    write_progress(file, blocks)
+    write_tracks(file, tracks, sequences=sequences, dtype=dtype)
+    if shard is not None:
+        write_shard(file, shard, blocks)
+    write_progress(file, blocks if shard is None else blocks[shard.select(blocks)])
 
 
 def read_tracks(file: Any) -> dict[str, Track]:
@@ -94,13 +108,25 @@ def read_tracks(file: Any) -> dict[str, Track]:
     return tracks
 
 
+def read_crcs(file: Any, track: str, name: str) -> np.ndarray | None:
+    """Read the checksums CRC or CHUNK_CRC of a track; None where an earlier version wrote none."""
+    group = file["tracks"][track]
+    if name not in group:
+        return None
+    total, channels = group["values"].shape
+    shape = (len(file["sequences/length"]),) if name == CRC else (-(-total // CHUNK), channels)
+    if group[name].shape != shape:
+        raise ValueError(f"tracks/{track}/{name} has shape {group[name].shape}, expected {shape}")
+    return group[name][:].astype(np.uint32)
+
+
 def read_metadata(file: Any) -> dict[str, Any]:
     """Read the provenance."""
     return dict(json.loads(_text(file.attrs["metadata"])))
 
 
 def read_status(file: Any) -> str:
-    """Return "complete" or "incomplete"."""
+    """Return "complete", "shard" (a part of a run, whole in itself) or "incomplete"."""
     return _text(file.attrs["status"])
 
 

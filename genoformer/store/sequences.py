@@ -14,6 +14,7 @@ from genoformer.errors import InputError
 STATUSES = ("pending", "predicted", "masked", "skipped")
 """What became of a sequence: not (yet) asked for, predicted, without a known base, or left out for a reason."""
 TOPOLOGIES = ("linear", "circular")
+_PART = 1 << 16
 
 
 class UnknownNameError(InputError, KeyError):
@@ -184,6 +185,16 @@ def read_sequences(group: Any) -> SequenceTable:
     if not np.array_equal(table.offsets, group["offset"][:]):
         raise ValueError("the offsets are not the running sum of the lengths")
     return table
+
+
+def same_sequences(group: Any, other: Any) -> bool:
+    """Tell whether two tables in HDF5 have the same names, lengths, checksums and topology, a part at a time."""
+    n = len(group["length"])
+    return len(other["length"]) == n and all(
+        np.array_equal(group[name][start : start + _PART], other[name][start : start + _PART])
+        for name in ("name", "length", "md5", "topology")
+        for start in range(0, n, _PART)
+    )
 
 
 def _read_strings(values: np.ndarray) -> list[str]:

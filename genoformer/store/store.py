@@ -19,7 +19,8 @@ from genoformer.errors import FormatError, GenoformerError, InputError, Resource
 from genoformer.regions import Block, Region
 from genoformer.store import schema
 from genoformer.store.create import create_store
-from genoformer.store.sequences import SequenceTable, UnknownNameError, read_sequences
+from genoformer.store.sequences import SequenceTable, UnknownNameError, read_sequences, same_sequences
+from genoformer.store.shards import read_shard, read_spans
 from genoformer.store.transaction import TransactionalFile, resource_error
 from genoformer.tracks import Track
 
@@ -39,7 +40,8 @@ class TrackStore:
     path : Path
     tracks : dict of Track by name, in order
     metadata : dict, the provenance
-    status : "complete", or "incomplete" where a .part was asked for
+    status : "complete"; where it was asked for, "incomplete" (a .part) or "shard" (a part of a run)
+    shard : Shard, or None for a whole run
     generated_by, format_version : program and version that wrote it; version of the layout
     dtype : of the values as stored
     """
@@ -52,6 +54,7 @@ class TrackStore:
         self.tracks: dict[str, Track] = schema.read_tracks(hdf5)
         self.metadata = schema.read_metadata(hdf5)
         self.status = schema.read_status(hdf5)
+        self.shard = read_shard(hdf5)
         self.generated_by, self.format_version = schema.read_version(hdf5)
         self._datasets = {name: hdf5["tracks"][name]["values"] for name in self.tracks}
         self.dtype: np.dtype = next(iter(self._datasets.values())).dtype
@@ -169,6 +172,42 @@ class TrackStore:
             here = stop
         return counts
 
+    def checksums(self, track: str, *, chunks: bool = False) -> np.ndarray | None:
+        """Return the CRC-32 of the values of every sequence, as stored: (sequences,) uint32; None if there are none.
+
+        With ``chunks`` those of the chunks as they lie in the file, 0 where there is none: (rows of chunks, channels).
+        """
+        self._check_open()
+        with self._reading():
+            return schema.read_crcs(self._hdf5, self._track_name(track), schema.CHUNK_CRC if chunks else schema.CRC)
+
+    def stored_chunk(self, track: str, row: int, channel: int) -> tuple[int, bytes] | None:
+        """Return HDF5's filter mask and the bytes of a chunk as it lies in the file; None if there is none."""
+        self._check_open()
+        dataset, place = self._datasets[track].id, (row * schema.CHUNK, channel)
+        with self._reading():
+            if dataset.get_chunk_info_by_coord(place).byte_offset is None:
+                return None
+            return dataset.read_direct_chunk(place)
+
+    def stored_bytes(self, track: str) -> int:
+        """Return how many bytes the values of a track take in the file."""
+        self._check_open()
+        with self._reading():
+            return int(self._datasets[track].id.get_storage_size())
+
+    def shard_spans(self, name: str) -> np.ndarray:
+        """Return the "blocks" of a shard, or those "planned" for the whole run: (n, 2) int64, on the common axis."""
+        self._check_open()
+        with self._reading():
+            return read_spans(self._hdf5, name, total=self.sequences.total_bases)
+
+    def has_sequences_of(self, other: TrackStore) -> bool:
+        """Tell whether names, lengths, checksums and topology of all sequences are those of another store."""
+        self._check_open()
+        with self._reading():
+            return same_sequences(self._hdf5["sequences"], other._hdf5["sequences"])
+
     def close(self) -> None:
         """Close the file."""
         self._datasets.clear()
@@ -194,6 +233,16 @@ class TrackStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what HDF5 and numpy say of a damaged file into one of our errors."""
+        try:
+            yield
+        except GenoformerError:
+            raise
+        except _DAMAGE as error:
+            raise _unreadable(self.path, error) from error
 
     def _check_open(self) -> None:
         if not self._datasets:
@@ -248,8 +297,8 @@ def open_store(path: str | Path, *, allow_incomplete: bool = False) -> TrackStor
 
     Parameters
     ----------
-    path : a complete store, or a ``.part`` with ``allow_incomplete``
-    allow_incomplete : read an interrupted run too; bases not written yet are NaN (255 in a store of codes)
+    path : a complete store; with ``allow_incomplete`` a ``.part`` or a shard, too
+    allow_incomplete : read a part of a run too; bases without values yet are NaN (255 in a store of codes)
 
     Returns
     -------
@@ -270,7 +319,10 @@ def open_store(path: str | Path, *, allow_incomplete: bool = False) -> TrackStor
     try:
         hdf5 = h5py.File(path if file is None else file, "r", **_CACHE)
         schema.check_header(hdf5, path)
-        if schema.read_status(hdf5) != "complete" and not allow_incomplete:
+        status = schema.read_status(hdf5)
+        if status == "shard" and not allow_incomplete:
+            raise FormatError(f"{path}: shard {read_shard(hdf5)} of a run; join the shards by genoformer merge first")
+        if status != "complete" and not allow_incomplete:
             raise FormatError(f"{path}: an interrupted run, not complete; run the same command again with --resume")
         schema.check_layout(hdf5)
         return TrackStore(path, hdf5, file=file)

@@ -20,6 +20,7 @@ import errno
 import fcntl
 import os
 import struct
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -31,18 +32,26 @@ from genoformer.errors import ResourceError
 PAGE = 4096
 _FOOTER = struct.Struct("<16sQQQI")  # magic, start of the journal, size of the file without it, pages, CRC-32
 _MAGIC = b"genoformer-redo1"
+_POLL_SECONDS = 0.2
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 
 
-def resource_error(path: str | Path, error: OSError, doing: str = "write") -> ResourceError:
+def resource_error(
+    path: str | Path, error: OSError, doing: str = "write", *, then: str = "use --resume"
+) -> ResourceError:
     """Say in one line why a file cannot be read or written, and what to do."""
+    gone = f"the disk or its connection fails; when it is back, {then}"
     remedy = {
-        errno.ENOSPC: "free some space or choose another folder, then use --resume",
-        errno.EDQUOT: "free some of the quota or choose another folder, then use --resume",
-        errno.EFBIG: "raise the limit on file sizes (ulimit -f) or choose another file system, then use --resume",
+        errno.ENOSPC: f"free some space or choose another folder, then {then}",
+        errno.EDQUOT: f"free some of the quota or choose another folder, then {then}",
+        errno.EFBIG: f"raise the limit on file sizes (ulimit -f) or choose another file system, then {then}",
         errno.EACCES: "choose a place you may use, or change the permissions",
         errno.EROFS: "choose a folder on a file system that can be written to",
         errno.ENOENT: "create the folder first",
+        errno.EIO: gone,
+        errno.ESTALE: gone,
+        errno.ENODEV: gone,
+        errno.ENOTCONN: gone,
     }.get(error.errno or 0, "check the disk and the path")
     return ResourceError(f"{path}: cannot {doing}: {error.strerror or error}; {remedy}")
 
@@ -65,15 +74,31 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def lock(descriptor: int, path: Path, *, exclusive: bool) -> None:
-    """Lock an open file against other processes, as HDF5 does; file systems without locks are taken as they are."""
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise ResourceError(
-                f"{path}: in use by another process (locked); wait until it ends, or stop it, or name another output"
-            ) from error
+def lock(descriptor: int, path: Path, *, exclusive: bool, wait: float = 0.0) -> None:
+    """Lock an open file against other processes, as HDF5 does; file systems without locks are taken as they are.
+
+    With HDF5_USE_FILE_LOCKING=FALSE in the environment nothing is locked, as in HDF5 itself.
+
+    Parameters
+    ----------
+    wait : seconds to wait for whoever has it locked
+    """
+    if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
+        return
+    ends = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return
+            if time.monotonic() >= ends:
+                raise ResourceError(
+                    f"{path}: in use by another process (locked); wait until it ends (--wait), or stop it, or name "
+                    "another output"
+                ) from error
+        time.sleep(_POLL_SECONDS)
 
 
 class TransactionalFile:
@@ -85,14 +110,25 @@ class TransactionalFile:
     create : start with an empty file, whatever was there
     read_only : change nothing on disk; a journal left by a kill is applied in memory only
     shown : the name in messages, where it is another one
+    wait : seconds to wait for another process that has it locked
+    then : what to do, in messages, when what kept it from being written is mended
 
     Raises
     ------
-    ResourceError : the file cannot be opened, or another process has it locked
+    ResourceError : the file cannot be opened, another process has it locked, or finished it meanwhile
     """
 
-    def __init__(self, path: Path, *, create: bool = False, read_only: bool = False, shown: Path | None = None) -> None:
-        self.path = shown or path
+    def __init__(
+        self,
+        path: Path,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        shown: Path | None = None,
+        wait: float = 0.0,
+        then: str = "use --resume",
+    ) -> None:
+        self.path, self._then = shown or path, then
         self._read_only = read_only
         self._pages: dict[int, bytearray] = {}
         self._position = 0
@@ -103,7 +139,9 @@ class TransactionalFile:
         except OSError as error:
             raise resource_error(self.path, error, "open") from error
         try:
-            lock(self._descriptor, self.path, exclusive=not read_only)
+            lock(self._descriptor, self.path, exclusive=not read_only, wait=wait)
+            if not _is_at(self._descriptor, path):
+                raise ResourceError(f"{self.path}: another process has just renamed or removed it; run again")
             if create:
                 os.ftruncate(self._descriptor, 0)
             self.size = os.fstat(self._descriptor).st_size
@@ -189,7 +227,7 @@ class TransactionalFile:
             sync(self._descriptor)
         except OSError as error:
             self._fail(error)
-            raise resource_error(self.path, error) from error
+            raise resource_error(self.path, error, then=self._then) from error
         self._pages.clear()
         self._set_committed(self.size)
 
@@ -264,6 +302,14 @@ class TransactionalFile:
             self._apply()
             os.ftruncate(self._descriptor, size)
             self._pages.clear()
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Tell whether an open file still has its name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _whole_pages(size: int) -> int:

@@ -1,4 +1,8 @@
-"""Write a store so that a kill at any moment costs seconds, not the run: ``<path>.part``, commits, rename."""
+"""Write a store so that a kill at any moment costs seconds, not the run: ``<path>.part``, commits, rename.
+
+What is pending is handed on in batches: compressed on worker threads (chunks.py) while the next values are computed,
+then written and committed.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,22 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from genoformer.errors import FormatError, GenoformerError, ResourceError
+from genoformer.errors import ConfigError, FormatError, GenoformerError, ResourceError
 from genoformer.regions import Block
 from genoformer.store import schema
+from genoformer.store.checksums import change
+from genoformer.store.chunks import ChunkWriter
 from genoformer.store.sequences import STATUSES, encode_text, read_sequences
+from genoformer.store.shards import read_shard
 from genoformer.store.transaction import TransactionalFile, resource_error, sync_folder
 
 COMMIT_BYTES = 8 << 20
 COMMIT_SECONDS = 5.0
+_FAR = 4096  # rows between changes that are not worth writing
 
 
 def part_path(path: str | Path) -> Path:
@@ -30,42 +38,56 @@ def part_path(path: str | Path) -> Path:
 class TrackWriter:
     """A store being written; made by :func:`create_store`.
 
-    Blocks come in any order and are committed in batches. At every moment the ``.part`` on disk is the state of the
-    last commit: a block marked done has its values. As a context manager it leaves a ``.part`` to resume from unless
-    :meth:`finish` was called.
+    Blocks come in any order and are committed in batches: one is on its way to the disk while the next is gathered. At
+    every moment the ``.part`` on disk is the state of the last commit: a block marked done has its values. As a context
+    manager it leaves a ``.part`` to resume from unless :meth:`finish` was called.
 
     Attributes
     ----------
     path : final name
     sequences : SequenceTable as on opening; what set_status changed since is not in it
     tracks : dict of Track by name
-    blocks : (n_blocks, 2) int64, planned spans on the common axis, in order
+    blocks : (n_blocks, 2) int64, planned spans on the common axis, in order; of a shard, its own
     resumed : whether an earlier run is continued
-    commit_bytes, commit_seconds : what is pending is committed beyond this many bytes, or this long after the last time
+    commit_bytes, commit_seconds : a batch begins beyond this many bytes; all is committed this long after the last time
     """
 
     def __init__(
-        self, path: Path, file: TransactionalFile, hdf5: Any, *, blocks: np.ndarray, resumed: bool = False
+        self,
+        path: Path,
+        file: TransactionalFile,
+        hdf5: Any,
+        *,
+        blocks: np.ndarray,
+        may_replace: bool = False,
+        resumed: bool = False,
     ) -> None:
         self.path = path
         self.resumed = resumed
         self.commit_bytes, self.commit_seconds = COMMIT_BYTES, COMMIT_SECONDS
-        self._file, self._hdf5 = file, hdf5
+        self._file, self._hdf5, self._may_replace = file, hdf5, may_replace
         self._broken = False
-        self._pending: list[tuple[int, dict[str, np.ndarray]]] = []
+        self._pending: list[_Pending] = []
         self._pending_bytes = 0
+        self._batch: list[_Pending] = []  # on its way
         self._last_commit = time.monotonic()
         self.sequences = read_sequences(hdf5["sequences"])
         self.tracks = schema.read_tracks(hdf5)
         self.metadata = schema.read_metadata(hdf5)
-        self._values = {name: hdf5["tracks"][name]["values"] for name in self.tracks}
-        self.dtype = next(iter(self._values.values())).dtype
-        self.is_whole = schema.read_status(hdf5) == "complete"  # killed between the last commit and the rename
+        values = {name: hdf5["tracks"][name]["values"] for name in self.tracks}
+        self.dtype: np.dtype = next(iter(values.values())).dtype
+        self._fill: bytes = schema.FILL[self.dtype.name].tobytes()
+        self._crcs = {name: schema.read_crcs(hdf5, name, schema.CRC) for name in self.tracks}
+        self._chunks = ChunkWriter(
+            values, crcs={name: schema.read_crcs(hdf5, name, schema.CHUNK_CRC) for name in self.tracks}
+        )
+        self.is_whole = schema.read_status(hdf5) != "incomplete"  # killed between the last commit and the rename
         if self.is_whole:
             self.blocks, self._done = blocks, np.ones(len(blocks), dtype=np.uint8)
         else:
             self.blocks, self._done = hdf5["progress/blocks"][:], hdf5["progress/done"][:]
-        self._committed = self._done.copy()
+        self._written = self._done.copy()  # in the file, or at least in its last batch
+        self._states = list(self._arrays())
         self._status, self._reason = list(self.sequences.status), list(self.sequences.reason)
         self._changed: set[int] = set()
 
@@ -83,7 +105,7 @@ class TrackWriter:
     # ---- writing
 
     def write(self, block: Block) -> None:
-        """Take the values of one planned block, and commit if enough is pending.
+        """Take the values of one planned block, and hand on what is pending if it is enough.
 
         Parameters
         ----------
@@ -103,11 +125,21 @@ class TrackWriter:
             name: _as_stored(array, (end - start, len(self.tracks[name].channels)), self.dtype, name)
             for name, array in block.values.items()
         }
-        self._pending.append((start, values))
+        self._pending.append(_Pending(start, number, values))
         self._pending_bytes += sum(array.nbytes for array in values.values())
         self._done[number] = 1
-        if self._pending_bytes >= self.commit_bytes or time.monotonic() - self._last_commit >= self.commit_seconds:
+        if time.monotonic() - self._last_commit >= self.commit_seconds:
             self.commit()
+        elif self._pending_bytes >= self.commit_bytes:
+            with self._working():
+                if self._batch:
+                    self._end_batch()
+                    self._save()
+                self._begin_batch()
+        elif self._batch and self._chunks.is_ready():
+            with self._working():
+                self._end_batch()
+                self._save()
 
     def set_status(self, index: int, status: str, reason: str = "") -> None:
         """Say what became of a sequence; kept in memory until the next commit."""
@@ -134,16 +166,8 @@ class TrackWriter:
         """Bring everything pending to the disk: values, status and done bits, all or none of them."""
         self._check_open()
         with self._working():
-            self._write_pending()
-            self._write_status()
-            changed = np.flatnonzero(self._done != self._committed)
-            if len(changed):
-                low, high = int(changed[0]), int(changed[-1]) + 1
-                self._hdf5["progress/done"][low:high] = self._done[low:high]
-            self._hdf5.flush()
-            self._file.commit()
-        self._committed = self._done.copy()
-        self._last_commit = time.monotonic()
+            self._write_all()
+            self._save()
 
     def finish(self) -> Path:
         """Complete the store and give it its final name, which is returned.
@@ -152,6 +176,7 @@ class TrackWriter:
 
         Raises
         ------
+        ConfigError : something has appeared under the final name since the store was begun; the ``.part`` is whole
         ResourceError : planned blocks are missing (the ``.part`` stays), or the disk refuses
         """
         self._check_open()
@@ -165,13 +190,17 @@ class TrackWriter:
         with self._working():
             if not self.is_whole:
                 self._mark_predicted()
-                self._write_pending()
-                self._write_status()
+                self._write_all()
+                self._write_state()
                 del self._hdf5["progress"]
-                self._hdf5.attrs["status"] = "complete"
-            self._values.clear()
+                self._hdf5.attrs["status"] = "complete" if read_shard(self._hdf5) is None else "shard"
+            self._chunks.close()
             self._hdf5.close()
             self._file.commit()
+            if self.path.exists() and not self._may_replace:
+                raise ConfigError(
+                    f"{self.path}: has appeared since this run began, which is whole now; move it away and use --resume"
+                )
             part_path(self.path).replace(self.path)
             sync_folder(self.path.parent)
         self._file.close()
@@ -233,20 +262,58 @@ class TrackWriter:
             raise
 
     def _discard(self) -> None:
-        self._values.clear()
+        self._chunks.close()
         with contextlib.suppress(Exception):  # HDF5 may be half-way through something; the disk does not see it
             self._hdf5.close()
         self._file.close()
 
-    def _write_pending(self) -> None:
-        self._pending.sort(key=lambda item: item[0])
-        for start, stop in _adjoining([(start, len(next(iter(v.values())))) for start, v in self._pending]):
-            first = self._pending[start][0]
-            for name, dataset in self._values.items():
-                slab = np.concatenate([values[name] for _, values in self._pending[start:stop]])
-                dataset[first : first + len(slab)] = slab
-        self._pending.clear()
-        self._pending_bytes = 0
+    def _begin_batch(self) -> None:
+        """Start to compress and write what is pending."""
+        self._batch, self._pending, self._pending_bytes = sorted(self._pending, key=_start), [], 0
+        self._chunks.start([(item.start, item.values) for item in self._batch])
+
+    def _end_batch(self) -> None:
+        """Have what was begun in the file, though not yet committed."""
+        for item in self._batch:
+            self._add_checksums(item)
+            self._written[item.number] = 1
+        self._chunks.finish()
+        self._batch = []
+
+    def _write_all(self) -> None:
+        self._end_batch()
+        if self._pending:
+            self._begin_batch()
+            self._end_batch()
+
+    def _add_checksums(self, item: _Pending) -> None:
+        index = int(np.searchsorted(self.sequences.offsets, item.start, side="right")) - 1
+        for name, values in item.values.items():
+            crcs = self._crcs[name]
+            if crcs is not None:
+                behind = int(self.sequences.offsets[index + 1]) - item.start - len(values)
+                crcs[index] ^= change(values, self._fill, behind * values.shape[1] * values.itemsize)
+
+    def _save(self) -> None:
+        """Write status, checksums and done bits, and commit all of the file."""
+        self._write_state()
+        self._hdf5.flush()
+        self._file.commit()
+        self._last_commit = time.monotonic()
+
+    def _arrays(self) -> Iterator[_Mirrored]:
+        """Yield what changes with every batch beside the values: done bits and checksums."""
+        if not self.is_whole:
+            yield _Mirrored("progress/done", self._written)
+        for name in self.tracks:
+            for dataset, crcs in ((schema.CRC, self._crcs[name]), (schema.CHUNK_CRC, self._chunks.crcs[name])):
+                if crcs is not None:
+                    yield _Mirrored(f"tracks/{name}/{dataset}", crcs)
+
+    def _write_state(self) -> None:
+        self._write_status()
+        for array in self._states:
+            array.write(self._hdf5)
 
     def _write_status(self) -> None:
         changed = np.array(sorted(self._changed), dtype=np.int64)
@@ -266,13 +333,29 @@ class TrackWriter:
                 self.set_status(index, "predicted")
 
 
-def _adjoining(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield ``(first, last + 1)`` of each run of spans (start, length) that lie one right behind the other."""
-    first = 0
-    for i, (start, length) in enumerate(spans):
-        if i + 1 == len(spans) or spans[i + 1][0] != start + length:
-            yield first, i + 1
-            first = i + 1
+class _Pending(NamedTuple):
+    """Values that wait to be written, of one planned block."""
+
+    start: int
+    number: int
+    values: dict[str, np.ndarray]
+
+
+def _start(item: _Pending) -> int:
+    return item.start
+
+
+class _Mirrored:
+    """An array in memory, and the dataset that is brought to the same state by writing what has changed."""
+
+    def __init__(self, name: str, values: np.ndarray) -> None:
+        self._name, self._values, self._saved = name, values, values.copy()
+
+    def write(self, hdf5: Any) -> None:
+        changed = np.flatnonzero((self._values != self._saved).any(axis=tuple(range(1, self._values.ndim))))
+        for run in np.split(changed, np.flatnonzero(np.diff(changed) > _FAR) + 1) if len(changed) else ():
+            low, high = int(run[0]), int(run[-1]) + 1
+            hdf5[self._name][low:high] = self._saved[low:high] = self._values[low:high]
 
 
 def _as_stored(values: np.ndarray, shape: tuple[int, int], dtype: np.dtype, track: str) -> np.ndarray:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -156,3 +158,21 @@ def test_a_reader_that_stops_early(tmp_path):
         process.stdout.close()
         assert process.wait(60) == 0
         assert process.stderr.read() == b""
+
+
+def test_values_are_verified(call, tmp_path):
+    path = tmp_path / "x.h5"
+    store(path, missing=(1,))
+    result = call("inspect", path, "--verify")
+    assert (result.code, result.out) == (0, f"{path}: 4 sequences, 70,320 bases: all values are as they were written\n")
+    with h5py.File(path, "r+") as file:
+        file["tracks/other/values"][70_310, 0] = 7
+        file["tracks/signal/values"][3, 1] = 7
+    result = call("inspect", path, "--verify")
+    assert (result.code, result.out) == (1, "")
+    assert result.complaints[0].endswith(
+        "x.h5: 2 of 4 sequences, 70,320 bases are damaged: a, t\\tb; predict them again, or fetch another copy"
+    )
+    result = call("inspect", Path(__file__).parents[1] / "store" / "archive" / "v1" / "store.h5", "--verify")
+    assert (result.code, result.out) == (1, "")
+    assert "has no checksums" in result.complaints[0]

@@ -230,7 +230,7 @@ def test_a_file_open_for_writing_elsewhere_is_in_use(path: Path, tmp_path: Path)
 
 def test_the_example_in_the_specification_reads_the_same(path: Path, tmp_path: Path, store: TrackStore) -> None:
     text = (Path(genoformer.store.__file__).parent / "FORMAT.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (code,) = re.findall(r"```python\n(import h5py\n.*?)```", text, re.DOTALL)
     assert "genoformer" not in code
     code = code.replace("predictions.h5", str(path)).replace("chr1", "x:1-100")
     names: dict = {}
@@ -271,6 +271,8 @@ def test_the_layout_is_that_of_the_specification(path: Path) -> None:
         "sequences/reason": (n,),
         "sequences/status": (n,),
         "sequences/topology": (n,),
+        "tracks/signal/chunk_crc32": (-(-sum(LENGTHS) // 65_536), 2),
+        "tracks/signal/crc32": (n,),
         "tracks/signal/values": (sum(LENGTHS), 2),
     }
     assert found["tracks/signal/values"][1:] == ("<f2", (65_536, 1))
