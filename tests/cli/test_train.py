@@ -165,3 +165,99 @@ def test_the_log_is_json(config, call, tmp_path):
     entries = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in entries] == [1, 2]
     assert 0 <= entries[-1]["validation"]["mean_f1"] <= 1
+
+
+OWN_TRACKS = """
+[model]
+tracks = ["purine", "amount"]
+inputs = []
+width = 16
+heads = 2
+stem_channels = 8
+attention = ["local"]
+[[model.own_tracks]]
+name = "purine"
+kind = "class"
+channels = ["no", "yes"]
+reverse_complement = [1, 0]
+[[model.own_tracks]]
+name = "amount"
+kind = "signal"
+channels = ["of A", "of T"]
+units = "share"
+reverse_complement = [1, 0]
+[train]
+windows = [300]
+step_bases = 600
+steps = 4
+warmup = 1
+validate_every = 2
+validate_bases = 1000
+[[train.losses]]
+track = "purine"
+class_weights = [1.0, 2.0]
+[[samples]]
+fasta = "a.fa"
+labels = { purine = "purine.bed", amount = { "of A" = "a.bedgraph", "of T" = "t.bedgraph" } }
+[[samples]]
+fasta = "b.fa"
+split = "validation"
+labels = { purine = "purine.bed", amount = { "of A" = "a.bedgraph", "of T" = "t.bedgraph" } }
+"""
+
+
+def test_own_tracks_are_trained_predicted_shown_and_evaluated(call, tmp_path):
+    from own_track_samples import write_genomes
+
+    write_genomes(tmp_path)
+    (tmp_path / "c.toml").write_text(OWN_TRACKS)
+    result = call("train", tmp_path / "c.toml", "-o", tmp_path / "run")
+    assert result.code == 0, result.err
+    assert "  purine: bases of " in result.err
+    assert "are not in" in result.err
+    assert "validation score" in result.err
+    model = tmp_path / "run" / "model"
+    shown = call("models", "show", model)
+    assert shown.code == 0
+    assert "tracks: purine, amount" in shown.out
+    assert '"of T"' in shown.out
+    assert call("predict", tmp_path / "b.fa", "-o", tmp_path / "b.h5", "--model", model).code == 0
+    about = call("inspect", tmp_path / "b.h5").out
+    assert "track: amount, signal (share), channels of A of T" in about
+    values = call("inspect", tmp_path / "b.h5", "--region", "chr-b:1-3", "--track", "amount").out.splitlines()
+    assert values[0] == "sequence\tposition\tof A\tof T"
+    assert len(values) == 4
+    found = call("evaluate", tmp_path / "b.h5", "--track", "purine", "--truth", tmp_path / "purine.bed")
+    assert found.code == 0, found.err
+    truths = [f"--truth=of A={tmp_path / 'a.bedgraph'}", f"--truth=of T={tmp_path / 't.bedgraph'}"]
+    found = call("evaluate", tmp_path / "b.h5", "--track", "amount", *truths, "--json", tmp_path / "b.json")
+    assert found.code == 0, found.err
+    assert "of T" in found.out
+    assert call("export", tmp_path / "b.h5", "--to", "gff3", "-o", tmp_path / "genes.gff").code == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "word"),
+    [
+        (
+            'tracks = ["purine", "amount"]',
+            'tracks = ["purine", "amuont"]',
+            2,
+            "own track 'amount' is not among tracks, purine, amuont",
+        ),
+        ('purine = "purine.bed"', 'purin = "purine.bed"', 2, "labels of 'purin'"),
+        ('"purine.bed"', '"c.toml"', 1, "is no BED line"),
+        ('"purine.bed"', '"nothing.bed"', 1, "nothing.bed: no such file"),
+        ('"a.fa"', '"c.toml"', 1, "c.toml"),
+    ],
+)
+def test_own_tracks_that_cannot_be_used(call, tmp_path, old, new, code, word):
+    from own_track_samples import write_genomes
+
+    write_genomes(tmp_path)
+    (tmp_path / "c.toml").write_text(OWN_TRACKS.replace(old, new, 1))
+    result = call("train", tmp_path / "c.toml", "-o", tmp_path / "run")
+    assert result.code == code, result.err
+    assert len(result.complaints) == 1
+    assert word in result.complaints[0]
+    assert not (tmp_path / "run" / "model").exists()
