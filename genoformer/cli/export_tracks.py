@@ -11,6 +11,7 @@ from genoformer.cli.progress import counted, progress, quiet_pipe, say
 from genoformer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from genoformer.export import Exported
     from genoformer.store import TrackStore
 
 
@@ -44,6 +45,7 @@ def export_values(store: TrackStore, to: str, output: str, *, options: TrackOpti
     selection = Selection(store, track, regions, options.smooth)
     chosen = choose_channels(selection.info, options.channel) or TRACK_FORMATS[to].channels(selection.info)
     passes = len(chosen) if TRACK_FORMATS[to].one_channel else 1
+    found: list[Exported] = []  # as it stays where whoever reads standard output stops
     calling = Calling(options.threshold, options.merge, options.min_length)
     with (
         quiet_pipe() if output == "-" else nullcontext(),

@@ -29,7 +29,7 @@ _BRANCH = np.dtype([("box", "<u4", 4), ("offset", "<u8")])
 SECTION = 4096
 """Bases of a section, the piece that is compressed and read at once."""
 _NODE = 256
-_LEVEL = 6  # of compression
+_LEVEL = 1  # of compression: values of models are hardly smaller at higher ones
 _LONGEST = (1 << 32) - 1
 
 

@@ -121,7 +121,7 @@ class ZoomLevel:
     def _write(self, records: np.ndarray) -> None:
         if not len(records):
             return
-        data = zlib.compress(records.astype(RECORD).tobytes())
+        data = zlib.compress(records.astype(RECORD).tobytes(), 1)
         block = np.empty(1, dtype=_BLOCK)
         first, last = records[0], records[-1]
         block["box"] = [first["chromosome"], first["start"], last["chromosome"], last["end"]]
