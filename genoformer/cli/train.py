@@ -1,4 +1,4 @@
-"""genoformer train: a model from annotated genomes."""
+"""genoformer train: a model from annotated genomes, or from any tracks."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ def command(
     """Train a model as CONFIG.toml says: tables [model], [train] and one [[samples]] for each genome, with its
     sequences (FASTA or GenBank) and their annotation (GFF3 or GenBank); or samples_table = "samples.tsv", with the
     columns fasta, annotation, split and weight.
+
+    Own tracks are described in [[model.own_tracks]] (name, kind "class" or "signal", channels); each sample names their
+    files in labels: BED for classes, bedGraph or bigWig for signals. In a table, each has a column of its name.
 
     A run that was stopped goes on with --resume exactly where its last checkpoint was. The model, the running mean of
     the weights, lies in FOLDER/model; predict takes it by --model FOLDER/model. FOLDER/log.jsonl holds a line for each

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 _SMOOTHED = 0.95
 """Share of the running mean that each step keeps."""
+_COLORS = ("#e6550d", "#31a354", "#6a51a3", "#8c6d31", "#c51b8a", "#636363")
 
 
 def draw_curve(log: Path, path: Path) -> bool:
@@ -28,7 +30,7 @@ def draw_curve(log: Path, path: Path) -> bool:
     left.set_ylabel("loss")
     lines = [line, *_draw_validation(left, entries)]
     left.grid(True, alpha=0.3)
-    left.legend(handles=lines, frameon=False, loc="center right")
+    figure.legend(handles=lines, frameon=False, loc="outside lower center", ncols=min(len(lines), 4))
     figure.savefig(path, dpi=120)
     return True
 
@@ -42,7 +44,7 @@ def _draw_validation(left: Any, entries: list[dict]) -> list[Any]:
     right = left.twinx()
     right.set_ylabel("validation")
     lines: list[Any] = []
-    for name, color in zip(names, ("#e6550d", "#31a354", "#6a51a3", "#8c6d31", "#c51b8a", "#636363"), strict=False):
+    for name, color in zip(names, cycle(_COLORS), strict=False):
         known = [(entry["step"], entry["validation"].get(name)) for entry in measured]
         points = [(step, value) for step, value in known if value is not None]
         lines += (
