@@ -16,33 +16,46 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from genoformer.embedding import embed, open_embeddings
     from genoformer.errors import GenoformerError
     from genoformer.formats.sequences import open_sequences
+    from genoformer.formats.vcf import Variant
     from genoformer.model.checkpoint import load_model
     from genoformer.predict import Settings, predict
     from genoformer.regions import Region
     from genoformer.store import open_store
+    from genoformer.variants.score import Scoring, score_variants
 
 __version__ = "0.1.0"
 __all__ = [
     "GenoformerError",
     "Region",
+    "Scoring",
     "Settings",
+    "Variant",
     "__version__",
+    "embed",
     "load_model",
+    "open_embeddings",
     "open_sequences",
     "open_store",
     "predict",
+    "score_variants",
 ]
 
 _HOMES = {
     "GenoformerError": "genoformer.errors",
     "Region": "genoformer.regions",
+    "Scoring": "genoformer.variants.score",
     "Settings": "genoformer.predict",
+    "Variant": "genoformer.formats.vcf",
+    "embed": "genoformer.embedding",
     "load_model": "genoformer.model.checkpoint",
+    "open_embeddings": "genoformer.embedding",
     "open_sequences": "genoformer.formats.sequences",
     "open_store": "genoformer.store",
     "predict": "genoformer.predict",
+    "score_variants": "genoformer.variants.score",
 }
 
 

@@ -153,8 +153,10 @@ class Encoder(nn.Module):
         self.stem = stem
         self.blocks = nn.ModuleList(blocks)
 
-    def forward(self, sequence: Resident, *, chunk_size: int | None = None) -> Tensor:
+    def forward(self, sequence: Resident, *, chunk_size: int | None = None, layers: int | None = None) -> Tensor:
         """Encode: (B, L, C) bases -> (B, T, width) tokens, T = ceil(L / stride), on the sequence's device.
+
+        With ``layers``, the tokens after so many blocks: 0 is what the stem makes, None all of them.
 
         Every chunk size gives the same answer: the summaries of the chunks are merged before any is used, and
         convolutions take their neighbours from the resident sequence. With gradients and more than one chunk, chunks
@@ -169,7 +171,7 @@ class Encoder(nn.Module):
         x = torch.cat([in_float(call(self.stem, sequence, span)).to(device) for span in chunks], dim=1)  # type: ignore[arg-type]
         real = None if sequence.token_mask is None else sequence.token_mask[:, own.start : own.end, None]
         x = kept(x, real)
-        for block in self.blocks:
+        for block in list(self.blocks)[:layers]:
             assert isinstance(block, Block)
             x = torch.cat(list(self._through(block, place.around(x), sequence, chunks, call)), dim=1)
             x = kept(x, real)

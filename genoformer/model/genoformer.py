@@ -14,6 +14,7 @@ from genoformer.attention.linear_projections import Convolution as ConvolutionPr
 from genoformer.attention.linear_projections import Interpolated, Learned, Mean, Seeded
 from genoformer.attention.projections import Dynamic, Max, Projection
 from genoformer.config import ModelConfig
+from genoformer.errors import ConfigError
 from genoformer.model.convolution import Convolution
 from genoformer.model.encoder import (
     Block,
@@ -142,6 +143,41 @@ class Genoformer(nn.Module):
         call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
         parts = [call(self._decode, sequence, tokens, span) for span in chunks]
         return {name: torch.cat([part[name] for part in parts], dim=1) for name in self.heads}  # type: ignore[index]
+
+    @torch.inference_mode()
+    def embed(
+        self,
+        codes: Tensor,
+        *,
+        layer: int = -1,
+        mask: Tensor | None = None,
+        genetic_code: int | Tensor = 11,
+        chunk_size: int | None = None,
+    ) -> Tensor:
+        """Return the hidden states of a layer, of the strand that is given, without gradients.
+
+        Parameters
+        ----------
+        codes, mask, genetic_code, chunk_size : see `forward`
+        layer : 0 for what the stem makes, n for what block n returns; negative ones count from the last
+
+        Returns
+        -------
+        Tensor, (B, T, width): a token for every ``encoder.stem.stride`` bases, T = ceil(L / stride); 0 at padding
+
+        Raises
+        ------
+        ConfigError : there is no such layer
+        """
+        sequence = self.sequence(codes, mask=mask, genetic_code=genetic_code)
+        return self.encoder(sequence, chunk_size=chunk_size, layers=self.layer(layer))
+
+    def layer(self, number: int) -> int:
+        """Return the number of a layer, counted from 0, the stem, where it is counted from the last."""
+        last = len(self.encoder.blocks)
+        if not -last - 1 <= number <= last:
+            raise ConfigError(f"layer {number}: this model has the layers 0 (stem) to {last} (last block)")
+        return number % (last + 1)
 
     def _decode(self, sequence: Resident, tokens: Tensor, span: Span) -> dict[str, Tensor]:
         stem, halo = self.encoder.stem, self.decoder.halo
