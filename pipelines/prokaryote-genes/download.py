@@ -33,7 +33,7 @@ TOGETHER = 20
 """Records asked for at once."""
 TRIES = 5
 _NAME = re.compile(r"[\w+-][\w.+-]*")
-_ACCESSION = re.compile(r"[A-Z]{1,6}_?\d{5,12}(\.\d+)?")
+_ACCESSION = re.compile(r"([A-Z]{2}_)?[A-Z]{0,6}\d{5,12}(\.\d+)?")
 _ASSEMBLY = re.compile(r"GC[AF]_\d{9}(\.\d+)?")
 _VERSION = re.compile(r"^VERSION\s+(\S+)", re.MULTILINE)
 _COLUMNS = ("split", "fasta", "annotation", "tier", "accession", "organism", "n_seq", "bp", "GC", "n_CDS",

@@ -104,10 +104,15 @@ def genoformer(*words: object) -> None:
         raise ResourceError(f"genoformer {shlex.join(arguments)} ended with {code}: {last}")
 
 
+def is_made(path: Path, *sources: Path) -> bool:
+    """Tell whether a file is there and none of what it is made of is newer."""
+    return path.exists() and path.stat().st_mtime_ns >= max(source.stat().st_mtime_ns for source in sources)
+
+
 def evaluated(prediction: Path, data: Dataset, *options: str) -> dict[str, Any]:
     """Return what `genoformer evaluate` says of a prediction."""
     path = prediction.with_name(f"{prediction.name}.json")
-    if not path.exists():
+    if not is_made(path, prediction, data.fasta, data.truth):
         with whole(path) as part:
             words = ("evaluate", prediction, "--truth", data.truth, "--fasta", data.fasta, "--intervals", "--json")
             genoformer(*words, part, *options)
@@ -119,7 +124,8 @@ def ours(data: Dataset, genome: Genome, setup: Setup) -> Iterator[tuple[str, Pat
     folder = setup.output / genome.split / genome.name / f"genoformer-{setup.sha256[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     store = folder / f"{data.name}.h5"
-    if not store.exists():
+    if not is_made(store, data.fasta):
+        store.unlink(missing_ok=True)
         genoformer("predict", data.fasta, "-o", store, "--model", setup.model, "--resume", *setup.predict)
     yield OURS, store, evaluated(store, data, "--no-genes")
     ways = [(OURS_GENES, ".gff", ())]
@@ -127,8 +133,9 @@ def ours(data: Dataset, genome: Genome, setup: Setup) -> Iterator[tuple[str, Pat
         ways.append((OURS_SHIFTS, ".frameshifts.gff", ("--frameshifts",)))
     for name, suffix, options in ways:
         genes = folder / f"{data.name}{suffix}"
-        if not genes.exists():
-            genoformer("export", store, "--to", "gff3", "-o", genes, "--fasta", data.fasta, *options)
+        if not is_made(genes, store):
+            words = ("export", store, "--to", "gff3", "-o", genes, "--overwrite", "--fasta", data.fasta)
+            genoformer(*words, *options)
         yield name, genes, evaluated(genes, data)
 
 
@@ -137,7 +144,7 @@ def others(data: Dataset, genome: Genome, setup: Setup) -> Iterator[tuple[str, P
     for peer, python in setup.peers:
         if data.kind in peer.kinds:
             genes = setup.output / genome.split / genome.name / peer.name.replace(" ", "-") / f"{data.name}.gff"
-            if not genes.exists():
+            if not is_made(genes, data.fasta):
                 peer.call(python, data.fasta, genes, genetic_code=genome.genetic_code)
             yield peer.name, genes, evaluated(genes, data)
 
@@ -166,7 +173,7 @@ def _numbers(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 def _orforise(python: Path, data: Dataset, prediction: Path) -> dict[str, float]:
     path = prediction.with_name(f"{prediction.name}.orforise.json")
-    if not path.exists():
+    if not is_made(path, prediction):
         folder = prediction.with_name("orforise")
         write_json(path, orforise(python, data.fasta, data.truth, prediction, folder=folder))
     return read_json(path)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 NORMAL_95 = 1.96
 """Standard deviations to each side of the mean that hold 95% of a normal distribution."""
+_NUMERIC = frozenset("0123456789+-")
 OURS, OURS_GENES = "genoformer", "genoformer genes"
 
 Row = dict[str, Any]
@@ -28,9 +29,11 @@ class Estimate(NamedTuple):
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Write a table; columns behind the first are aligned to the right."""
-    lines = [list(head), ["---", *("---:" for _ in head[1:])], *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """Write a table; columns whose cells begin with a digit, a sign or a dash are aligned to the right."""
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    is_number = [bool(cells) and all(row[column][:1] in _NUMERIC for row in cells) for column in range(len(head))]
+    marks = ["---:" if number else "---" for number in is_number]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [list(head), marks, *cells])
 
 
 def estimate(row: Row, *keys: str) -> Estimate:
