@@ -17,11 +17,11 @@ from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.heads import ClassHead
 from genoformer.model.strands import reverse_complement_rows, reverse_rows
-from genoformer.tracks import CODING_FRAME, IGNORED
+from genoformer.tracks import CODING_FRAME, IGNORED, Track
 from genoformer.validation import pieces
 
 MOST = 2_000_000
-"""Bases that a temperature is fitted on, evenly spaced."""
+"""Bases that a temperature is fitted on, evenly spaced; fewer for a track of more classes than coding-frame."""
 _WINDOW = 100_000
 _LOWEST, _HIGHEST = 0.25, 8.0
 _HALVINGS = 40
@@ -80,7 +80,7 @@ def calibrate(model: Genoformer, genomes: Sequence[Genome], *, bases: int) -> di
 
     Parameters
     ----------
-    model : of track CODING_FRAME; its output layers are changed
+    model : whose output layers of class tracks are changed
     genomes : that it did not learn from
     bases : of each genome's beginning to look at
 
@@ -90,8 +90,10 @@ def calibrate(model: Genoformer, genomes: Sequence[Genome], *, bases: int) -> di
     """
     found = {}
     for name, head in model.heads.items():
-        outputs = _outputs(model, genomes, name, bases) if name == CODING_FRAME.name else None
-        if outputs is None or not isinstance(head, ClassHead):
+        if not isinstance(head, ClassHead):
+            continue
+        outputs = _outputs(model, genomes, head.track, bases)
+        if outputs is None:
             continue
         found[name] = fit_temperature(outputs)
         with torch.no_grad():
@@ -101,15 +103,16 @@ def calibrate(model: Genoformer, genomes: Sequence[Genome], *, bases: int) -> di
 
 
 @torch.inference_mode()
-def _outputs(model: Genoformer, genomes: Sequence[Genome], track: str, bases: int) -> Outputs | None:
+def _outputs(model: Genoformer, genomes: Sequence[Genome], track: Track, bases: int) -> Outputs | None:
     """Compute the logits of labeled bases, at most `MOST` of them, as `predict` does by default."""
     model.eval()
     window = min(_WINDOW, model.most_bases or _WINDOW)
     places = [(genome, *place) for genome in genomes for place in pieces(genome, bases, window)]
-    every = -(-sum(end - start for _, start, end in places) // MOST)
+    most = max(MOST * len(CODING_FRAME.channels) // len(track.channels), 1)  # as many numbers for any track
+    every = -(-sum(end - start for _, start, end in places) // most)
     kept: list[Outputs] = []
     for genome, start, end in places:
-        labels = genome.frames[start:end]
+        labels = genome.classes(track.name)[start:end]
         counted = torch.from_numpy(np.flatnonzero(labels != IGNORED)[::every])
         if len(counted):
             ahead, back = _both_strands(model, genome.codes[start:end], genome.genetic_code, track)
@@ -120,12 +123,11 @@ def _outputs(model: Genoformer, genomes: Sequence[Genome], track: str, bases: in
     return Outputs(forward, backward, truth)
 
 
-def _both_strands(model: Genoformer, codes: np.ndarray, genetic_code: int, track: str) -> tuple[Tensor, Tensor]:
+def _both_strands(model: Genoformer, codes: np.ndarray, genetic_code: int, track: Track) -> tuple[Tensor, Tensor]:
     """Return the logits of a window, of the strand and of the opposite one laid along it: (bases, classes) each."""
     rows = torch.from_numpy(codes.copy())[None].to(model.device)
-    opposite = reverse_complement_rows(rows)
     forward, backward = (
-        model(each, genetic_code=genetic_code, chunk_size=CPU_CHUNK)[track].float().cpu() for each in (rows, opposite)
+        model(each, genetic_code=genetic_code, chunk_size=CPU_CHUNK)[track.name].float().cpu()
+        for each in (rows, reverse_complement_rows(rows))
     )
-    (mirror,) = (known.reverse_complement for known in model.tracks if known.name == track)
-    return forward[0], reverse_rows(backward[..., list(mirror)], torch.tensor([len(codes)]))[0]
+    return forward[0], reverse_rows(backward[..., list(track.reverse_complement)], torch.tensor([len(codes)]))[0]

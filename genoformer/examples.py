@@ -53,6 +53,10 @@ class Genome:
     def length(self) -> int:
         return len(self.codes)
 
+    def classes(self, track: str) -> np.ndarray:
+        """Return the classes of a class track: uint8, (bases,), IGNORED where unknown."""
+        return self.frames if track == CODING_FRAME.name else self.own[track].values
+
 
 def read_annotated(fasta: Path, annotation: Path) -> tuple[Sequences, Annotation]:
     """Open a genome and its annotation; a GenBank file can be both."""

@@ -189,6 +189,17 @@ def test_a_signal_keeps_its_units_when_another_training_begins_from_it(folder: P
     assert any("heads.purine.output" in line for line in said)
 
 
+def test_classes_are_calibrated(folder: Path) -> None:
+    config = own_config(own_model("coding-frame", "purine", "amount"), (
+        Sample("a.fa", "a.gff", labels=LABELS), Sample("b.fa", split="validation", labels=LABELS)
+    ), steps=2)  # fmt: skip
+    take(config, folder / "run", folder)
+    found = read_checkpoint(folder / "run" / "model").training["calibration"]
+    assert list(found) == ["purine"]  # of coding-frame nothing is known in b
+    assert found["purine"]["bases"] == 500
+    assert found["purine"]["loss"] <= found["purine"]["loss_before"]
+
+
 def test_what_hides_letters_needs_no_labels(folder: Path) -> None:
     config = own_config(samples=(Sample("a.fa"),), pretrain=True, steps=2)
     assert len(take(config, folder / "run", folder)) == 2
