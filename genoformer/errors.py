@@ -25,3 +25,20 @@ class CheckpointError(GenoformerError, ValueError):
 
 class ResourceError(GenoformerError, RuntimeError):
     """Memory, disk, device or a writable place is lacking."""
+
+
+_SHORT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "alloc_failed",
+    "bad alloc",
+    "could not create a primitive",
+)
+"""Words of Python, of torch for CPU, CUDA and MPS, and of oneDNN."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error of Python, numpy or torch says that memory ran out, of the machine or of a device."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _SHORT_OF_MEMORY)

@@ -15,6 +15,7 @@ import genoformer
 from genoformer.circles import wrapped
 from genoformer.config import ModelConfig
 from genoformer.errors import ConfigError, InputError, ResourceError
+from genoformer.fitting import Fitting
 from genoformer.formats.sequences import Sequences, open_sequences
 from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import Genoformer
@@ -113,8 +114,9 @@ def predict_plan(
     budget = settings.batch_size * plan.window
     if chunk_size is not None:
         budget = settings.batch_size * min(plan.window, chunk_size * model.encoder.stem.stride)
+    fitting = Fitting(chunk_size=chunk_size, stride=model.encoder.stem.stride)
     for batch in _batches(_items(plan, sequences, done), budget=budget, most=settings.batch_size, window=plan.window):
-        yield from _predict_batch(batch, plan, model, settings, chunk_size)
+        yield from _predict_batch(batch, plan, model, settings, fitting)
 
 
 def check_fits(model: Genoformer, plan: Plan) -> None:
@@ -177,7 +179,7 @@ def _bucket(length: int) -> int:
 
 
 def _predict_batch(
-    batch: list[_Item], plan: Plan, model: Genoformer, settings: Settings, chunk_size: int | None
+    batch: list[_Item], plan: Plan, model: Genoformer, settings: Settings, fitting: Fitting
 ) -> Iterator[Block]:
     if all(_gaps_of(item, plan).all() for item in batch):
         channels = {track.name: len(track.channels) for track in model.tracks}
@@ -189,15 +191,19 @@ def _predict_batch(
         rows = np.full((len(batch), max(len(item.codes) for item in batch)), PAD, dtype=np.uint8)
         for row, item in enumerate(batch):
             rows[row, : len(item.codes)] = item.codes
-        predicted = predict_values(
-            model,
-            torch.from_numpy(rows),
-            genetic_code=settings.genetic_code,
-            chunk_size=chunk_size,
-            strand_average=settings.strand_average,
-            precision=settings.precision,
-        )
-        values = {name: tensor.to(torch.float16).cpu().numpy() for name, tensor in predicted.items()}
+
+        def compute(part: np.ndarray, chunk_size: int | None) -> dict[str, np.ndarray]:
+            predicted = predict_values(
+                model,
+                torch.from_numpy(part),
+                genetic_code=settings.genetic_code,
+                chunk_size=chunk_size,
+                strand_average=settings.strand_average,
+                precision=settings.precision,
+            )
+            return {name: tensor.to(torch.float16).cpu().numpy() for name, tensor in predicted.items()}
+
+        values = fitting.values(rows, compute, where=f"{plan.source}: {batch[0].window.owned}")
     for row, item in enumerate(batch):
         yield _owned_block(item, {name: array[row] for name, array in values.items()}, plan)
 
@@ -230,10 +236,19 @@ def _owned_block(item: _Item, values: dict[str, np.ndarray], plan: Plan) -> Bloc
     for name, array in kept.items():
         wrong = ~in_gap & ~np.isfinite(array).all(axis=1)
         if wrong.any():
-            where = owned.start + int(np.flatnonzero(wrong)[0])
-            raise ResourceError(f"track {name!r}: the model gave no number at {owned.sequence}:{where + 1}")
+            raise ResourceError(f"{plan.source}: {owned}: track {name!r}: {_no_number(owned.start, array, wrong)}")
         array[in_gap] = np.nan
     return Block(owned.sequence, owned.start, kept)
+
+
+def _no_number(start: int, values: np.ndarray, wrong: np.ndarray) -> str:
+    """Say where in a window, and what, a model gave instead of numbers."""
+    places = np.flatnonzero(wrong)
+    what = "NaN" if np.isnan(values[places[0]]).any() else "infinity, or more than the 65504 that float16 holds,"
+    return (
+        f"the model gave {what} at {len(places):,} of these bases, from position {start + places[0] + 1} to "
+        f"{start + places[-1] + 1}; try --precision float32 or another --device, and see genoformer doctor"
+    )
 
 
 def provenance(plan: Plan, model: Genoformer, settings: Settings, *, command: str) -> dict[str, Any]:

@@ -140,11 +140,22 @@ def test_a_number_that_is_none_stops_the_run_and_says_where() -> None:
     broken = tiny_model()
     with torch.no_grad():
         broken.heads[NAME].output.bias[2] = float("nan")
-    with pytest.raises(ResourceError, match=r"'coding-frame': the model gave no number at x:1$"):
+    said = r"^memory: x:1-30: track 'coding-frame': the model gave NaN at 30 of these bases, from position 1 to 30; try"
+    with pytest.raises(ResourceError, match=said):
         run(Memory(("x", random_bases(30))), broken)
     gap_first = Memory(("x", b"N" * 60 + random_bases(30)))
-    with pytest.raises(ResourceError, match=r"no number at x:61$"):
+    with pytest.raises(ResourceError, match=r"^memory: x:1-90: .* NaN at 30 of these bases, from position 61 to 90;"):
         run(gap_first, broken)
+
+
+def test_what_float16_cannot_hold_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, large = sys.modules["genoformer.predict"], torch.full((1, 200, 7), 1.0)
+    large[0, 70, 3] = -7e4
+    monkeypatch.setattr(module, "predict_values", lambda *_, **__: {NAME: large})
+    with pytest.raises(
+        ResourceError, match=r"^memory: x:1-200: .* infinity, .* at 1 of these bases, from position 71 to 71"
+    ):
+        run(Memory(("x", random_bases(200))), tiny_model())
 
 
 def test_what_is_done_is_not_predicted_again(model: Genoformer) -> None:

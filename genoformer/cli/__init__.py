@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from genoformer import __version__
-from genoformer.errors import ConfigError, GenoformerError, ResourceError
+from genoformer.errors import ConfigError, GenoformerError, ResourceError, is_out_of_memory
 
 _PLACES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -99,7 +99,7 @@ def _lacking(error: Exception) -> str:
     """Say what the machine lacks, if that is what an error of Python or torch is about; else nothing."""
     if isinstance(error, OSError) and error.errno in _PLACES:
         return f"{error.filename or 'output'}: {error.strerror}; free some space, or name a place that can be written"
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "alloc" in str(error):
+    if is_out_of_memory(error):
         return "out of memory; try a smaller --window, --chunk-size or --batch-size"
     return ""
 
