@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
@@ -10,10 +12,12 @@ from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, records_of
-from genoformer.tokens import A, G, T, encode, reverse_complement
+from genoformer.tokens import PAD, A, G, T, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME
 
 SAMPLE_WINDOWS, SAMPLE_BASES = 4, 50_000
+MOST_RECORDS = 500
+"""Short sequences that are looked at, if they have fewer bases than the windows."""
 _MARGIN = 60  # bases of clear coding wanted on both sides of a codon
 _FEWEST_CODONS = 1_000
 _THRESHOLD = 0.004
@@ -37,9 +41,15 @@ def choose_genetic_code(choice: str, plan: Plan, sequences: Sequences, model: Ge
 
 
 def _sample(plan: Plan, sequences: Sequences, most: int) -> list[np.ndarray]:
-    """Return codes of up to SAMPLE_WINDOWS stretches, of up to ``most`` bases, of the longest sequences."""
+    """Return codes of up to SAMPLE_WINDOWS stretches, of up to ``most`` bases, of the longest sequences.
+
+    Where these are short, more sequences are taken, until there are as many bases as in full windows.
+    """
     lengths = np.where(np.array(plan.sequences.status) == "pending", plan.sequences.lengths, 0)
-    longest = [int(i) for i in np.argsort(-lengths, kind="stable")[:SAMPLE_WINDOWS] if lengths[i] > 0]
+    order = np.argsort(-lengths, kind="stable")[:MOST_RECORDS]
+    before = np.cumsum(lengths[order]) - lengths[order]
+    wanted = (before < SAMPLE_WINDOWS * SAMPLE_BASES) | (np.arange(len(order)) < SAMPLE_WINDOWS)
+    longest = [int(i) for i in order[wanted] if lengths[i] > 0]
     each = -(-SAMPLE_WINDOWS // max(len(longest), 1))
     found: dict[int, list[np.ndarray]] = {}
     for index, record in enumerate(records_of(sequences, plan.chosen_by)):
@@ -50,7 +60,19 @@ def _sample(plan: Plan, sequences: Sequences, most: int) -> list[np.ndarray]:
             found[index] = [encode(record.bases[start : start + size]) for start in places]
             if len(found) == len(longest):
                 break
-    return [codes for index in longest for codes in found.get(index, [])][:SAMPLE_WINDOWS]
+    return [codes for index in longest for codes in found.get(index, [])][: max(SAMPLE_WINDOWS, len(longest))]
+
+
+def _batches(samples: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Yield samples together, as many as make a window with the padding that they need."""
+    batch: list[np.ndarray] = []
+    for codes in samples:
+        if batch and (len(batch) + 1) * max(len(codes), *map(len, batch)) > SAMPLE_BASES:
+            yield batch
+            batch = []
+        batch.append(codes)
+    if batch:
+        yield batch
 
 
 def count_inner_tga(codes: np.ndarray, frames: np.ndarray) -> tuple[int, int]:
@@ -78,18 +100,18 @@ def detect_genetic_code(samples: list[np.ndarray], model: Genoformer) -> tuple[i
     """
     codons = tga = 0
     mirror = np.array(CODING_FRAME.reverse_complement)
-    for codes in samples:
+    for batch in _batches(samples):
+        rows = np.full((len(batch), max(map(len, batch))), PAD, dtype=np.uint8)
+        for row, codes in zip(rows, batch, strict=True):
+            row[: len(codes)] = codes
         predicted = predict_values(
-            model,
-            torch.from_numpy(codes.copy())[None],
-            genetic_code=4,
-            chunk_size=CPU_CHUNK,
-            strand_average=False,
+            model, torch.from_numpy(rows), genetic_code=4, chunk_size=CPU_CHUNK, strand_average=False
         )[CODING_FRAME.name]
-        frames = predicted[0].argmax(dim=-1).cpu().numpy()
-        for strand, classes in ((codes, frames), (reverse_complement(codes), mirror[frames[::-1]])):
-            more_codons, more_tga = count_inner_tga(strand, classes)
-            codons, tga = codons + more_codons, tga + more_tga
+        for codes, values in zip(batch, predicted.argmax(dim=-1).cpu().numpy(), strict=True):
+            frames = values[: len(codes)]
+            for strand, classes in ((codes, frames), (reverse_complement(codes), mirror[frames[::-1]])):
+                more_codons, more_tga = count_inner_tga(strand, classes)
+                codons, tga = codons + more_codons, tga + more_tga
     if codons < _FEWEST_CODONS:
         return 11, f"the default: too few clear genes to tell it from, {codons} codons"
     share = tga / codons

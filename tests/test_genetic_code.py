@@ -15,7 +15,7 @@ from genoformer import genetic_code as module
 from genoformer.genetic_code import choose_genetic_code, count_inner_tga, detect_genetic_code
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
-from genoformer.tokens import encode, reverse_complement
+from genoformer.tokens import PAD, decode, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME
 
 
@@ -62,8 +62,13 @@ class Oracle:
 
     def __call__(self, _: object, codes: torch.Tensor, **options: object) -> dict[str, torch.Tensor]:
         assert options["genetic_code"] == 4
-        assert np.array_equal(codes[0].numpy(), self.bases)
-        return {CODING_FRAME.name: torch.nn.functional.one_hot(torch.from_numpy(self.frames), 7).float()[None]}
+        frames = np.zeros(codes.shape, dtype=np.int64)
+        for row, padded in zip(frames, codes.numpy(), strict=True):
+            length = int((padded != PAD).sum())
+            start = self.bases.tobytes().find(padded[:length].tobytes())
+            assert start >= 0
+            row[:length] = self.frames[start : start + length]
+        return {CODING_FRAME.name: torch.nn.functional.one_hot(torch.from_numpy(frames), 7).float()}
 
 
 @pytest.mark.parametrize("flip", [False, True])
@@ -85,6 +90,34 @@ def test_codes_are_told_apart_on_both_strands(
     found, why = detect_genetic_code([encode(bases)], None)  # type: ignore[arg-type]
     assert found == expected
     assert "codons inside genes are TGA" in why
+
+
+@pytest.mark.parametrize(("recoded", "expected"), [(b"GCA", 11), (b"TGA", 4)])
+def test_contigs_too_short_to_tell_alone_tell_together(
+    monkeypatch: pytest.MonkeyPatch, recoded: bytes, expected: int
+) -> None:
+    bases, places = made_up_genome(80, codons=150)
+    array = bytearray(bases)
+    for start, _, strand in places:
+        array[start + 150 : start + 153] = recoded if strand == 1 else reverse_complement_of(recoded)
+    bases = bytes(array)
+    contigs = Memory(*((f"c{i}", bases[i : i + 400 + i % 3]) for i in range(0, len(bases) - 402, 200)))
+    monkeypatch.setattr(module, "predict_values", Oracle(bases, places))
+    model = tiny_model()
+    found, why = choose_genetic_code("auto", make_plan(contigs), contigs, model)
+    assert (found, "codons inside genes are TGA" in why) == (expected, True)
+
+
+def reverse_complement_of(bases: bytes) -> bytes:
+    return decode(reverse_complement(encode(bases)))
+
+
+def test_many_or_long_sequences_are_not_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_RECORDS", 7)
+    many = Memory(*((f"s{n}", random_bases(n)) for n in range(100, 120)))
+    assert seen_by(monkeypatch, many, tiny_model()) == list(range(119, 112, -1))
+    monkeypatch.setattr(module, "SAMPLE_BASES", 300)
+    assert seen_by(monkeypatch, Memory(*((f"s{n}", random_bases(299)) for n in range(9))), tiny_model()) == [299] * 5
 
 
 def test_too_few_codons_give_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +149,8 @@ def seen_by(monkeypatch: pytest.MonkeyPatch, sequences: Memory, model: Genoforme
     lengths: list[int] = []
 
     def watch(_: object, codes: torch.Tensor, **__: object) -> dict[str, torch.Tensor]:
-        lengths.append(codes.shape[1])
-        return {CODING_FRAME.name: torch.zeros(1, codes.shape[1], 7)}
+        lengths.extend((codes != PAD).sum(dim=1).tolist())
+        return {CODING_FRAME.name: torch.zeros(*codes.shape, 7)}
 
     monkeypatch.setattr(module, "predict_values", watch)
     assert choose_genetic_code("auto", make_plan(sequences), sequences, model)[0] == 11
@@ -126,7 +159,7 @@ def seen_by(monkeypatch: pytest.MonkeyPatch, sequences: Memory, model: Genoforme
 
 def test_samples_are_the_longest_sequences_and_no_more_than_the_model_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     many = Memory(("u", b"N" * 9000), *((f"s{n}", random_bases(n)) for n in (50, 700, 90, 800, 600, 10)))
-    assert seen_by(monkeypatch, many, tiny_model()) == [800, 700, 600, 90]
+    assert seen_by(monkeypatch, many, tiny_model()) == [800, 700, 600, 90, 50, 10]
     learned = tiny_model(attention=("linformer",), linformer_projection="learned", linformer_tokens=100)
     assert seen_by(monkeypatch, Memory(("x", random_bases(2000))), learned) == [300] * 4
     assert seen_by(monkeypatch, Memory(("x", random_bases(70_000))), tiny_model()) == [50_000] * 4
