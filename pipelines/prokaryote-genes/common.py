@@ -214,3 +214,6 @@ def main(command: click.Command) -> None:
     except GenoformerError as error:
         say(f"{name}: {type(error).__name__}: {error}")
         sys.exit(exit_code(error))
+    except OSError as error:
+        say(f"{name}: ResourceError: {error.filename or 'a file'}: {error.strerror or error}")
+        sys.exit(exit_code(ResourceError()))

@@ -11,8 +11,9 @@ them; the truth is the strand of each base (BED, column 6; "." where a base does
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from common import annotation_text, fasta_text, main, read_json, say, whole, wri
 from genoformer import __version__
 from genoformer.annotation import Annotation, CodingSequence, coding_frame_labels
 from genoformer.augmentation import MIRRORED_STRANDS, STRAND_SIDES, ErrorModel, spare_bases
+from genoformer.cli.progress import counted
 from genoformer.errors import ConfigError, InputError
 from genoformer.examples import read_annotated
 from genoformer.formats.annotated import check_fits
@@ -89,7 +91,7 @@ class AnnotatedGenome(NamedTuple):
         lengths = {name: len(bases) for name, bases in codes.items()}
         names = check_fits(annotated, lengths, source=str(annotation), sequences=str(fasta))
         if len(names) < len(codes):
-            say(f"{fasta}: {len(codes) - len(names):,} sequences are not in {annotation} and left out")
+            say(f"{fasta}: {counted(len(codes) - len(names), 'sequence')} left out, not in {annotation}")
         return cls({name: codes[name] for name in names}, annotated)
 
 
@@ -220,7 +222,7 @@ def simulate(genome: AnnotatedGenome, design: Design, folder: Path, *, name: str
     Raises
     ------
     ConfigError : the folder holds what another design gave
-    InputError : no sequence is long enough
+    InputError : no sequence is long enough for any of them
     """
     settings = {"format": _FORMAT, "generated-by": f"genoformer-{__version__}", "name": name, "seed": design.seed}
     settings |= {"bases": design.bases, "read-length": design.read_length}
@@ -229,17 +231,23 @@ def simulate(genome: AnnotatedGenome, design: Design, folder: Path, *, name: str
         raise ConfigError(f"{record}: was made with other settings: {read_json(record)}; name another folder")
     if not record.exists():
         write_json(record, settings)
-    written = []
+    makers: dict[Path, Callable[[Path], None]] = {}
     for size in design.lengths:
-        path = folder / f"contigs-{size}.fa"
-        if not path.exists():
-            _write_contigs(genome, path, size, -(-design.bases // size), _generator(design.seed, name, size))
-        written.append(path)
+        rng, count = _generator(design.seed, name, size), -(-design.bases // size)
+        makers[folder / f"contigs-{size}.fa"] = partial(_write_contigs, genome, size=size, count=count, rng=rng)
     for rate in design.rates:
-        path = folder / f"reads-{rate:g}.fa"
-        if not path.exists():
-            _write_reads(genome, path, design, rate, _generator(design.seed, name, rate))
-        written.append(path)
+        rng = _generator(design.seed, name, rate)
+        makers[folder / f"reads-{rate:g}.fa"] = partial(_write_reads, genome, design=design, rate=rate, rng=rng)
+    written = []
+    for path, make in makers.items():
+        try:
+            if not path.exists():
+                make(path)
+            written.append(path)
+        except InputError as error:
+            say(f"{path} is left out: {error}")
+    if makers and not written:
+        raise InputError(f"{name}: too short for any of the contigs and reads wanted; ask for shorter ones")
     return written
 
 
@@ -247,7 +255,7 @@ def _generator(seed: int, name: str, what: float) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(name.encode()), round(what * 1e6)])
 
 
-def _write_contigs(genome: AnnotatedGenome, path: Path, size: int, count: int, rng: np.random.Generator) -> None:
+def _write_contigs(genome: AnnotatedGenome, path: Path, *, size: int, count: int, rng: np.random.Generator) -> None:
     truth = Annotation()
     with whole(path) as part, part.open("wb") as stream:
         for name, description, codes, coding_sequences in contigs(genome, size, count, rng):
@@ -257,7 +265,7 @@ def _write_contigs(genome: AnnotatedGenome, path: Path, size: int, count: int, r
             lines.writelines(annotation_text(truth))
 
 
-def _write_reads(genome: AnnotatedGenome, path: Path, design: Design, rate: float, rng: np.random.Generator) -> None:
+def _write_reads(genome: AnnotatedGenome, path: Path, *, design: Design, rate: float, rng: np.random.Generator) -> None:
     bed = path.with_suffix(".bed")
     with whole(path) as part, part.open("wb") as stream, whole(bed) as truth, truth.open("w") as lines:
         for name, description, codes, strands in reads(genome, design, rate, rng):

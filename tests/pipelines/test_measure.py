@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import card
+import common
 import measure
 import pytest
 import tables
@@ -218,3 +219,19 @@ def test_genes_written_by_prodigal_are_read(tmp_path: Path) -> None:
     found = read_gff3(tmp_path / "p.gff")
     assert found.coding_sequences["a b"][0].partial
     assert "".join(annotation_text(found)).count("partial=true") == 1
+
+
+def test_errors_are_one_line_with_a_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    for words, code, line in (
+        (["nomodel"], 1, "card.py: CheckpointError: nomodel: no such model"),
+        (["prokaryote-genes", "-o", str(tmp_path / "file" / "x.md")], 3, f"card.py: ResourceError: {tmp_path}/file: "),
+        (["--bogus"], 2, "No such option"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["card.py", *words])
+        with pytest.raises(SystemExit) as ended:
+            common.main(card.command)
+        assert ended.value.code == code
+        assert line in capsys.readouterr().err.splitlines()[-1]

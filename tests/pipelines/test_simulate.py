@@ -132,6 +132,14 @@ def test_files_are_kept_and_fit_evaluate(tmp_path: Path) -> None:
         simulate(whole, design._replace(seed=4), tmp_path / "d", name="two")
 
 
+def test_what_is_too_long_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(genome(), Design((100, 701), (), bases=500), tmp_path) == [tmp_path / "contigs-100.fa"]
+    assert "contigs-701.fa is left out: no sequence has 701 bases: the longest has 700" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["contigs-100.fa", "contigs-100.gff", "simulation.json"]
+    with pytest.raises(InputError, match="too short for any"):
+        simulate(genome(), Design((701,), (0.01,)), tmp_path / "b")
+
+
 def _rng(seed: int, name: str, what: float) -> np.random.Generator:
     from simulate import _generator
 
