@@ -23,6 +23,7 @@ COMMANDS = {
     "export": "Call genes from predictions: GFF3, proteins or bases.",
     "report": "Make one page of HTML: browser, charts, tables, accuracy.",
     "variants": "Score the alleles of a VCF: what each changes in the predictions.",
+    "explain": "Tell what each base of a region does: by substitution or gradient.",
     "embed": "Write the hidden states of a layer of the model into HDF5.",
     "train": "Train a model from sequences and their annotation.",
     "evaluate": "Compare predictions with an annotation, by base and by gene.",

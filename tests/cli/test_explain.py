@@ -1,0 +1,36 @@
+"""genoformer explain: effects of every base of a region, and pictures of them."""
+
+from __future__ import annotations
+
+import pytest
+from samples import bases, fasta
+
+
+@pytest.mark.parametrize("by", ["saturation", "gradient"])
+def test_explains_and_draws(by, call, tiny, tmp_path):
+    pytest.importorskip("matplotlib")
+    path, output = fasta(tmp_path / "x.fa", **{"a:1-9": bases(300)}), tmp_path / "o.h5"
+    options = ["-r", "a:1-9:101-130", "-o", output, "--by", by, "--model", tiny, "--window", 60]
+    result = call("explain", path, *options, "--plot", tmp_path / "o.svg")
+    assert result.code == 0, result.err
+    assert ("held fixed" in result.err) == (by == "gradient")
+    assert "<svg" in (tmp_path / "o.svg").read_text()
+    shown = call("inspect", output)
+    assert shown.code == 0
+    assert ("gain" if by == "saturation" else "attribution") in shown.out
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["o.h5", "o.svg", "x.fa"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "word"),
+    [
+        (["-r", "zz"], 1, "zz"), (["-r", "a:1-999"], 1, "300"), (["-r", "a:1-9", "--plot", "x.txt"], 2, ".png"),
+        (["-r", "a:1-99", "--by", "gradient", "--window", 60], 2, "window"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(options, code, word, call, tiny, tmp_path):
+    path = fasta(tmp_path / "x.fa", a=bases(300))
+    result = call("explain", path, "-o", tmp_path / "o.h5", "--model", tiny, *options)
+    assert result.code == code, result.err
+    assert word in result.complaints[0]
+    assert list(tmp_path.iterdir()) == [path]
