@@ -1,6 +1,6 @@
 """Make up tracks on a genome, for trying own tracks: sites of a motif, and two signals.
 
-The motif is TGACTC, on either strand. The signals are how near the nearest site is (1 at its middle, e times less
+The motif is TATAAA, on either strand. The signals are how near the nearest site is (1 at its middle, e times less
 every 100 bases), and the share of G and C in stretches of 100 bases. One chromosome is set aside for validation in
 training, one to be measured on at the end, and the others are for learning:
 
@@ -19,7 +19,7 @@ import numpy as np
 from genoformer.formats.sequences import Record, open_sequences
 from genoformer.tokens import C, G, N, decode, encode, reverse_complement
 
-MOTIF = b"TGACTC"
+MOTIF = b"TATAAA"
 DECAY = 100
 """Bases in which the nearness falls by a factor of e."""
 STRETCH = 100
@@ -47,13 +47,13 @@ def site_lines(name: str, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
 
 
 def nearness(length: int, middles: np.ndarray) -> np.ndarray:
-    """Return how near the nearest site is to each base, rounded to twentieths: float64, (length,)."""
+    """Return how near the nearest site is to each base, rounded to tenths: float64, (length,)."""
     if not len(middles):
         return np.zeros(length)
     places = np.arange(length)
     after = np.searchsorted(middles, places)
     left, right = middles[np.maximum(after - 1, 0)], middles[np.minimum(after, len(middles) - 1)]
-    return (20 * np.exp(-np.minimum(abs(places - left), abs(right - places)) / DECAY)).round() / 20
+    return np.exp(-np.minimum(abs(places - left), abs(right - places)) / DECAY).round(1)
 
 
 def gc_share(codes: np.ndarray) -> np.ndarray:

@@ -69,18 +69,17 @@ def test_the_labels_are_those_of_a_loop(script: ModuleType, data: Path) -> None:
     signals = read_labels({c: data / f for c, f in files["surroundings"].items()}, SIZES, surroundings)
     lines = (data / "genome.fa").read_text().splitlines()
     for name, text in zip(SIZES, lines[1::2], strict=True):
-        expected, middles = np.zeros(len(text)), []
-        for number, word in ((1, "TGACTC"), (2, "GAGTCA")):
+        expected, middles = np.zeros(len(text)), list[int]()
+        for number, word in ((1, "TATAAA"), (2, "TTTATA")):
             for place in range(len(text)):
                 if text.startswith(word, place):
-                    expected[place : place + 6] = number
+                    here = expected[place : place + 6]
+                    here[:] = np.where((here == 0) | (here == number), number, 255)
                     middles.append(place + 3)
-        known = classes[name] != 255  # where sites of both strands overlap
-        assert np.array_equal(classes[name][known], expected[known])
-        assert known.mean() > 0.99
+        assert np.array_equal(classes[name], expected)
         for place in (*range(0, len(text), 117), len(text) - 1):
             near = np.exp(-min(abs(place - middle) for middle in middles) / script.DECAY)
-            assert signals[name][place, 0] == pytest.approx(near, abs=0.0251)
+            assert signals[name][place, 0] == pytest.approx(near, abs=0.0501)
             first = place // script.STRETCH * script.STRETCH
             stretch = text[first : first + script.STRETCH]
             bases = len(stretch) - stretch.count("N")
@@ -107,7 +106,7 @@ def test_it_is_learned(data: Path, tmp_path: Path) -> None:
     assert found.f1 > 0.8
     files = {channel: data / f"{channel}.bedgraph.gz" for channel in ("nearness", "gc")}
     moments = evaluate(tmp_path / "o.h5", files, track="surroundings").signals
-    assert moments["nearness"].numbers().pearson > 0.6
+    assert moments["nearness"].numbers().pearson > 0.4
     assert moments["gc"].numbers().pearson > 0.5
 
 
