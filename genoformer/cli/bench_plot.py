@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from genoformer.bench.contenders import CONTENDERS, FUSED, GROUPS, MATRIX
 from genoformer.cli.progress import size
-from genoformer.errors import ConfigError, ResourceError
+from genoformer.plotting.style import check_plot
+
+__all__ = ["check_plot", "draw_plot", "styles"]
 
 if TYPE_CHECKING:
     from genoformer.bench.speed import Measurement, Report
@@ -26,23 +28,6 @@ _SHADES = {
 _OTHERS = {"performer": ("#e31a1c",), "linformer": ("#c51b8a", "#f768a1"), "local": ("#fdae6b",), "other": ("#ad1457",)}
 """The same for other libraries."""
 _FONT = 13
-
-
-def check_plot(path: Path) -> None:
-    """Raise before any work is done if nothing can be drawn, or not to that file.
-
-    Raises
-    ------
-    ResourceError : matplotlib is not installed
-    ConfigError : no kind of image has that ending
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ResourceError("plots need matplotlib; get it with: pip install 'genoformer[plots]'") from error
-    known = Figure().canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in known:
-        raise ConfigError(f"{path}: the name of a plot must end in one of .{', .'.join(sorted(known))}")
 
 
 def draw_plot(report: Report, path: Path) -> None:

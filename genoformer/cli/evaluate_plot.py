@@ -11,8 +11,9 @@ import numpy as np
 from genoformer.evaluate.evaluation import Evaluation, LevelResult
 from genoformer.evaluate.summary import reliability
 from genoformer.evaluate.tally import CONFIDENCE_BINS
+from genoformer.plotting.style import FORWARD, NOTHING, REVERSE
 
-_COLORS = ("#777777", "#08519c", "#3182bd", "#6baed6", "#a63603", "#e6550d", "#fdae6b")
+_COLORS = (NOTHING, *FORWARD, *REVERSE)
 _FONT = 12
 _MOST_POINTS = 2000
 _FEWEST = 30
@@ -21,7 +22,7 @@ _FEWEST = 30
 
 def draw(evaluation: Evaluation, path: Path) -> None:
     """Write a figure: a row for each level with reliability, curves and confusion; calls without probabilities have the
-    last only. See `bench_plot.check_plot` for what may go wrong.
+    last only. See `plotting.style.check_plot` for what may go wrong.
     """
     from matplotlib.figure import Figure
 
@@ -53,7 +54,7 @@ def _draw_reliability(panel: Any, result: LevelResult) -> None:
     bins = [one for one in reliability(result.tally.bins) if one.bases >= _FEWEST]
     panel.plot([0, 1], [0, 1], color="#aaaaaa", linestyle=":", label="perfectly calibrated")
     points = [one.confidence for one in bins], [one.accuracy for one in bins]
-    panel.plot(*points, color="#08519c", marker="o", label="accuracy")
+    panel.plot(*points, color=FORWARD[0], marker="o", label="accuracy")
     low, width = [one.low for one in bins], 1 / CONFIDENCE_BINS
     shares = [one.bases / result.tally.bases for one in bins]
     panel.bar(low, shares, width, align="edge", color="#c6dbef", zorder=0, label="share of bases")
