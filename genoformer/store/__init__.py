@@ -3,17 +3,20 @@
 from genoformer.store.create import create_store
 from genoformer.store.merge import merge_shards
 from genoformer.store.sequences import SequenceTable, UnknownNameError
+from genoformer.store.shard_checks import Merge, check_shards
 from genoformer.store.shards import Shard
 from genoformer.store.store import TrackStore, open_store
 from genoformer.store.verify import damaged_sequences
 from genoformer.store.writer import TrackWriter, part_path
 
 __all__ = [
+    "Merge",
     "SequenceTable",
     "Shard",
     "TrackStore",
     "TrackWriter",
     "UnknownNameError",
+    "check_shards",
     "create_store",
     "damaged_sequences",
     "merge_shards",

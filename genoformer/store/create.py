@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -108,10 +109,19 @@ def _begin(path: Path, content: dict[str, Any], *, replaces_part: bool, may_repl
         if hdf5 is not None:
             hdf5.close()
         file.close()
-        draft.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise resource_error(path, error) from error
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        reason = _reason(file, error)
+        if reason is not None:
+            raise resource_error(part, reason) from error
         raise
+
+
+def _reason(file: TransactionalFile, error: BaseException) -> OSError | None:
+    """Return what the system said, if that is what an error comes from."""
+    if isinstance(error, GenoformerError) or not isinstance(error, Exception):
+        return None
+    return file.error or (error if isinstance(error, OSError) and error.errno else None)
 
 
 def _own_blocks(content: dict[str, Any]) -> np.ndarray:
@@ -134,6 +144,9 @@ def _resume(path: Path, content: dict[str, Any], *, may_replace: bool, wait: flo
                 raise FormatError(f"{error}; delete it, or use --overwrite to start again") from error
             if isinstance(error, GenoformerError):
                 raise
+            reason = _reason(file, error)
+            if reason is not None:
+                raise resource_error(part, reason, "read") from error
             raise FormatError(
                 f"{part}: not a store, or damaged ({schema.one_line(error)}); "
                 "delete it, or use --overwrite to start again"

@@ -14,7 +14,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from genoformer.errors import ConfigError, FormatError, ResourceError
+from genoformer.errors import ConfigError, FormatError, GenoformerError, ResourceError
 from genoformer.store import deflate, schema
 from genoformer.store.checksums import crcs_of_fill
 from genoformer.store.schema import CHUNK
@@ -28,7 +28,7 @@ _ABSENT = "a shard was not there when the others were merged"
 
 
 def merge_shards(
-    paths: Sequence[str | Path],
+    shards: Merge | Sequence[str | Path],
     output: str | Path,
     *,
     allow_missing: bool = False,
@@ -43,7 +43,7 @@ def merge_shards(
 
     Parameters
     ----------
-    paths : shards, in any order
+    shards : in any order; or what :func:`check_shards` made of them
     output : the store to write
     allow_missing : join what there is; bases of missing shards have no value
     overwrite : replace what is at ``output``
@@ -62,8 +62,8 @@ def merge_shards(
     ResourceError : a file cannot be read or written
     """
     path = Path(output)
-    _check_output(path, paths, overwrite=overwrite)
-    merge = check_shards(paths, allow_missing=allow_missing)
+    merge = shards if isinstance(shards, Merge) else check_shards(shards, allow_missing=allow_missing)
+    _check_output(path, [part.path for part in merge.parts], overwrite=overwrite)
     _check_space(path, merge)
     with _written(path, overwrite=overwrite) as (hdf5, file):
         _write_head(hdf5, merge, command)
@@ -73,10 +73,10 @@ def merge_shards(
     return merge
 
 
-def _check_output(path: Path, paths: Sequence[str | Path], *, overwrite: bool) -> None:
+def _check_output(path: Path, paths: list[Path], *, overwrite: bool) -> None:
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path}: is a folder or a device; name a file")
-    if path.exists() and any(Path(given).exists() and path.samefile(given) for given in paths):
+    if path.exists() and any(path.samefile(given) for given in paths):
         raise ConfigError(f"{path}: is one of the shards, and would be lost; name another output")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
@@ -112,8 +112,11 @@ def _written(path: Path, *, overwrite: bool) -> Iterator[tuple[Any, Transactiona
         with suppress(Exception):
             if hdf5 is not None:
                 hdf5.close()
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         file.close()
+        if isinstance(error, Exception) and not isinstance(error, GenoformerError) and file.error:
+            raise resource_error(path, file.error, then=_THEN) from error
         if isinstance(error, OSError) and error.errno:
             raise resource_error(path, error, then=_THEN) from error
         raise

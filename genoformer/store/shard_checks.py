@@ -52,8 +52,25 @@ class Merge:
     absent: str
 
     @property
+    def planned_bases(self) -> int:
+        return _bases(self.planned)
+
+    @property
     def missing_bases(self) -> int:
-        return int((self.missing[:, 1] - self.missing[:, 0]).sum())
+        return _bases(self.missing)
+
+    @property
+    def notes(self) -> list[str]:
+        """What differs between shards of one run without keeping them from being joined."""
+        made_by: dict[str, str] = {}
+        for part in self.parts:
+            versions = part.metadata.get("versions", {})
+            words = ", ".join([*(f"{name} {version}" for name, version in versions.items()), *_device(part)])
+            made_by.setdefault(words, str(part.shard))
+        if len(made_by) < 2:
+            return []
+        listed = "; ".join(f"{words} (first in shard {shard})" for words, shard in made_by.items())
+        return [f"shards were predicted by different programs or devices, so values may differ by rounding: {listed}"]
 
     @property
     def blocks(self) -> np.ndarray:
@@ -106,6 +123,10 @@ def check_shards(paths: Sequence[str | Path], *, allow_missing: bool = False) ->
             f"{f': {absent} not given' if absent else ''}; add them, or use --allow-missing"
         )
     return Merge(parts, sequences, tracks, dtype, planned, missing, absent)
+
+
+def _device(part: Part) -> list[str]:
+    return [f"on {part.metadata['device']}"] if "device" in part.metadata else []
 
 
 def _open_shard(path: Path) -> TrackStore:

@@ -9,8 +9,9 @@ state on disk whole:
   end of the file as a journal (a checksummed redo log), syncs, then copies them to their places, syncs, and cuts the
   journal off. A kill before the journal is whole leaves the old state, a kill after it is repaired on opening.
 
-A write that fails (no space left) is kept in memory too, so that HDF5 never sees an error and can always be closed;
-the commit then raises, and the disk still holds the last committed state.
+A write that fails (no space left) is kept in memory too, and what cannot be read (the disk is gone) is read as zeros,
+so that HDF5 never sees an error and can always be closed; the commit then raises, and the disk still holds the last
+committed state.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ class TransactionalFile:
 
     @property
     def error(self) -> OSError | None:
-        """The first error met while writing; no commit succeeds after it."""
+        """The first error of the system, of which HDF5 is not told; no commit succeeds after it."""
         return self._error
 
     @property
@@ -248,7 +249,13 @@ class TransactionalFile:
         self._protected = 1 << 62  # from now on everything stays in memory
 
     def _read_at(self, start: int, size: int) -> bytes:
-        data = bytearray(_read_all(self._descriptor, start, size))
+        try:
+            data = bytearray(_read_all(self._descriptor, start, size))
+        except OSError as error:
+            if self._read_only:
+                raise
+            self._fail(error)  # what is made of nothing is never committed
+            data = bytearray()
         data.extend(bytes(size - len(data)))
         if self._pages:
             for number in range(start // PAGE, -(-(start + size) // PAGE)):

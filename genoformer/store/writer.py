@@ -255,6 +255,8 @@ class TrackWriter:
             self._broken = True
             self._discard()
             part = part_path(self.path)
+            if isinstance(error, Exception) and not isinstance(error, GenoformerError) and self._file.error:
+                raise resource_error(part, self._file.error) from error
             if isinstance(error, OSError) and error.errno:
                 raise resource_error(part, error) from error
             if isinstance(error, (OSError, RuntimeError)) and not isinstance(error, GenoformerError):
