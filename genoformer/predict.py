@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,9 +22,10 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, make_plan, records_of
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region, Window, place_in_window
-from genoformer.store import TrackStore
+from genoformer.store import Shard, TrackStore
 from genoformer.tokens import PAD, encode
 
+T = TypeVar("T")
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -59,6 +60,7 @@ class Settings:
 class _Item(NamedTuple):
     """A window to predict."""
 
+    number: int  # of the window, in the order of the plan
     sequence: int  # its index
     window: Window
     codes: np.ndarray
@@ -108,15 +110,24 @@ def predict_plan(
     settings: Settings,
     done: np.ndarray | None = None,
 ) -> Iterator[Block]:
-    """Predict what a plan says, but for the windows marked in ``done``: bool, (windows,)."""
+    """Predict what a plan says, but for the windows marked in ``done``: bool, (windows,).
+
+    Windows are grouped in the same batches whatever is done, so that every value is the same in any shard and after any
+    interruption: what shares a batch with a window to predict is computed again.
+    """
     check_fits(model, plan)
     chunk_size = default_chunk_size(model.device) if settings.chunk_size is None else settings.chunk_size or None
     budget = settings.batch_size * plan.window
     if chunk_size is not None:
         budget = settings.batch_size * min(plan.window, chunk_size * model.encoder.stem.stride)
     fitting = Fitting(chunk_size=chunk_size, stride=model.encoder.stem.stride)
-    for batch in _batches(_items(plan, sequences, done), budget=budget, most=settings.batch_size, window=plan.window):
-        yield from _predict_batch(batch, plan, model, settings, fitting)
+    cut = {"budget": budget, "most": settings.batch_size, "window": plan.window}
+    left_out = None if done is None else _in_done_batches(plan, done, **cut)
+    items = ((len(item.codes), item) for item in _items(plan, sequences, left_out))
+    for batch in _batches(items, **cut):
+        for item, block in zip(batch, _predict_batch(batch, plan, model, settings, fitting), strict=True):
+            if done is None or not done[item.number]:
+                yield block
 
 
 def check_fits(model: Genoformer, plan: Plan) -> None:
@@ -153,17 +164,30 @@ def _items(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterato
             continue
         for window in plan.windows(index):
             if done is None or not done[number]:
-                yield _Item(index, window, encode(wrapped(record.bases, window.region.start, window.region.end)))
+                codes = encode(wrapped(record.bases, window.region.start, window.region.end))
+                yield _Item(number, index, window, codes)
             number += 1
     if number < len(plan.owned):
         raise InputError(f"{plan.source}: has changed since it was planned (records are missing at its end); run again")
 
 
-def _batches(items: Iterator[_Item], *, budget: int, most: int, window: int) -> Iterator[list[_Item]]:
+def _in_done_batches(plan: Plan, done: np.ndarray, *, budget: int, most: int, window: int) -> np.ndarray:
+    """Tell which windows are in batches of which all are done: bool, (windows,)."""
+    if done.all() or not done.any():
+        return done
+    windows = (cut for index in range(len(plan.sequences)) for cut in plan.windows(index))
+    lengths = ((cut.region.length, number) for number, cut in enumerate(windows))
+    left_out = done.copy()
+    for batch in _batches(lengths, budget=budget, most=most, window=window):
+        if not done[batch].all():
+            left_out[batch] = False
+    return left_out
+
+
+def _batches(items: Iterable[tuple[int, T]], *, budget: int, most: int, window: int) -> Iterator[list[T]]:
     """Group windows of like lengths: whole ones by ``most``, shorter ones until they have ``budget`` bases."""
-    waiting: dict[int, list[_Item]] = {}
-    for item in items:
-        length = len(item.codes)
+    waiting: dict[int, list[T]] = {}
+    for length, item in items:
         bucket = window if length == window else _bucket(length)
         group = waiting.setdefault(bucket, [])
         group.append(item)
@@ -286,6 +310,8 @@ def predict_to_store(  # noqa: PLR0913 - a run is a plan, a model and what to do
     command: str = "",
     resume: bool = False,
     overwrite: bool = False,
+    shard: Shard | None = None,
+    wait: float = 0.0,
     report: Callable[[int], None] = lambda _: None,
 ) -> Path:
     """Predict what a plan says into an HDF5 store, which appears at ``output`` once it is whole.
@@ -294,6 +320,8 @@ def predict_to_store(  # noqa: PLR0913 - a run is a plan, a model and what to do
     ----------
     resume : go on with what an interrupted run left in ``<output>.part``
     overwrite : replace what is at ``output``
+    shard : predict only this part, to be joined with the others by `genoformer.store.merge_shards`
+    wait : seconds to wait for another process that is writing there
     report : called with the number of bases done, those of an interrupted run first
 
     Raises
@@ -310,10 +338,14 @@ def predict_to_store(  # noqa: PLR0913 - a run is a plan, a model and what to do
         blocks=plan.blocks,
         overwrite=overwrite,
         resume=resume,
+        shard=shard,
+        wait=wait,
     )
     with writer:
-        done = writer.done
-        report(int((plan.owned[done, 2] - plan.owned[done, 1]).sum()))
+        done = np.ones(len(plan.owned), dtype=bool)
+        done[slice(None) if shard is None else shard.select(plan.blocks)] = writer.done
+        before = writer.blocks[writer.done]
+        report(int((before[:, 1] - before[:, 0]).sum()))
         if not done.all():
             for block in predict_plan(plan, sequences, model, settings=settings, done=done):
                 writer.write(block)

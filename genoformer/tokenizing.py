@@ -30,6 +30,7 @@ def tokenize_to_store(
     command: str = "",
     overwrite: bool = False,
     resume: bool = False,
+    wait: float = 0.0,
     report: Callable[[int], None] = lambda _: None,
 ) -> Path:
     """Write the tokens of every sequence, and the windows they are cut into.
@@ -58,6 +59,7 @@ def tokenize_to_store(
         blocks=_whole_blocks(plan),
         overwrite=overwrite,
         resume=resume,
+        wait=wait,
         dtype="uint8",
     )
     with writer:

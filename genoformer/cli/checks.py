@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from genoformer.model.checkpoint import Checkpoint
     from genoformer.plan import Plan
     from genoformer.regions import Region
+    from genoformer.store import Shard
     from genoformer.tracks import Track
 
 LEAST_SHARE = 0.4
@@ -101,12 +102,14 @@ def check_run(
     device: str,
     target: OutputOptions,
     collect: bool = False,
+    shard: Shard | None = None,
     show: Callable[[Plan], None] = lambda _: None,
 ) -> Checks:
     """Check all that a prediction needs; see `Checks`.
 
     Parameters
     ----------
+    shard : the part that is to be predicted, of which only the space it takes is judged
     show : called with the plan before it is judged
 
     Raises
@@ -139,7 +142,7 @@ def check_run(
             check_config_fits(checks.checkpoint.config, checks.plan)
         if can_write:
             with checks.step():
-                check_space(target.output, checks.plan, model_tracks(checks.checkpoint))
+                check_space(target.output, checks.plan, model_tracks(checks.checkpoint), shard=shard)
     return checks
 
 
@@ -161,11 +164,11 @@ def free_bytes(path: Path) -> int | None:
         return None
 
 
-def check_space(path: Path, plan: Plan, tracks: list[Track]) -> None:
+def check_space(path: Path, plan: Plan, tracks: list[Track], *, shard: Shard | None = None) -> None:
     """Raise ResourceError if the predictions cannot fit on the disk, however well they compress."""
     from genoformer.cli.progress import size
 
-    free, least = free_bytes(path), LEAST_SHARE * value_bytes(plan, tracks)
+    free, least = free_bytes(path), LEAST_SHARE * value_bytes(plan, tracks) / (1 if shard is None else shard.count)
     part = path.with_name(path.name + ".part")
     if part.exists():
         least -= part.stat().st_size  # what an interrupted run has written already
