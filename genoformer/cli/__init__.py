@@ -18,6 +18,7 @@ _PLACES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, e
 
 COMMANDS = {
     "predict": "Predict every base of FASTA, GenBank, BAM or CRAM into HDF5.",
+    "merge": "Join the shards of a prediction.",
     "plan": "Check an input and tell what predicting it would take.",
     "tokenize": "Cut an input into tokenized windows, in HDF5.",
     "export": "Write genes, tracks, intervals or tables in the formats of other programs.",

@@ -73,6 +73,7 @@ class OutputOptions:
     output: Path
     resume: bool
     overwrite: bool
+    wait: float
 
     def check(self, source: InputOptions) -> None:
         """Raise ConfigError or ResourceError if nothing can be written there, before any work is done."""
@@ -215,5 +216,7 @@ def output_options(*, required: bool, help: str) -> Callable[[Command], Command]
         click.option("-o", "--output", required=required, type=click.Path(path_type=Path), metavar="OUT.h5", help=help),
         resume_option,
         click.option("--overwrite", is_flag=True, help="Replace the output if it exists."),
+        click.option("--wait", type=click.FloatRange(min=0), default=0, show_default=True, metavar="SECONDS",
+                     help="Wait for another process that writes the same output, instead of failing at once."),
     )
 # fmt: on

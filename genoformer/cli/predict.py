@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +25,10 @@ from genoformer.cli.options import (
 )
 from genoformer.cli.progress import duration, progress, say, show_plan, size
 
+if TYPE_CHECKING:
+    from genoformer.plan import Plan
+    from genoformer.store import Shard
+
 
 @click.command("predict")
 @input_options
@@ -32,6 +37,11 @@ from genoformer.cli.progress import duration, progress, say, show_plan, size
 @window_options
 @chunk_option
 @batch_option
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Only the I-th of N parts, of as many bases each, for genoformer merge to join: for clusters.",
+)
 @device_options
 @click.option(
     "--precision",
@@ -68,6 +78,7 @@ def command(
     cut: WindowOptions,
     chunk_size: int | None,
     batch_size: int,
+    shard: str | None,
     hardware: DeviceOptions,
     precision: str,
     strand_average: bool,
@@ -83,7 +94,10 @@ def command(
     Example:
       genoformer predict genome.fa.gz -o genome.h5
     """
-    checks = check_run(source, cut, model=model, device=hardware.device, target=target, show=show_plan)
+    from genoformer.store import Shard
+
+    part = None if shard is None else Shard.parse(shard)
+    checks = check_run(source, cut, model=model, device=hardware.device, target=target, shard=part, show=show_plan)
     plan, sequences = checks.plan, checks.sequences
     assert plan is not None
     assert sequences is not None
@@ -109,7 +123,8 @@ def command(
         precision=precision,
     )
     began = time.monotonic()
-    with target.resumable(), progress(plan.accounting.predicted + plan.accounting.masked) as report:
+    bases = planned_bases(plan, part)
+    with target.resumable(), progress(bases) as report:
         predict_to_store(
             plan,
             sequences,
@@ -119,7 +134,15 @@ def command(
             command=shlex.join(["genoformer", *sys.argv[1:]]),
             resume=target.resume,
             overwrite=target.overwrite,
+            shard=part,
+            wait=target.wait,
             report=report,
         )
-    elapsed = time.monotonic() - began
-    say(f"{target.output}: {size(plan.accounting.predicted, 'b')} predicted in {duration(elapsed)}")
+    what = size(plan.accounting.predicted, "b") if part is None else f"shard {part}, {size(bases, 'b')},"
+    say(f"{target.output}: {what} predicted in {duration(time.monotonic() - began)}")
+
+
+def planned_bases(plan: Plan, shard: Shard | None) -> int:
+    """Count the bases that windows own, those in gaps included: all, or those of a shard."""
+    owned = plan.owned if shard is None else plan.owned[shard.select(plan.blocks)]
+    return int((owned[:, 2] - owned[:, 1]).sum())

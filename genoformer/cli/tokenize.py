@@ -56,6 +56,7 @@ def command(source: InputOptions, target: OutputOptions, cut: WindowOptions) -> 
             command=shlex.join(["genoformer", *sys.argv[1:]]),
             overwrite=target.overwrite,
             resume=target.resume,
+            wait=target.wait,
             report=report,
         )
     letters, windows = plan.letters, len(plan.owned)

@@ -1,0 +1,132 @@
+"""predict --shard and merge: any number of parts gives the bytes of one run; what is wrong with them is said."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+from samples import bases, fasta
+
+from genoformer.formats.sequences import open_sequences
+from genoformer.model.checkpoint import load_model
+from genoformer.plan import make_plan
+from genoformer.predict import Settings, predict_to_store
+from genoformer.store import Shard, open_store
+
+RECORDS = {"long": 1500, "a": 60, "b": 200, "c": 70, "d": 61, "e": 199, "f": 64, "g": 10, "h": 63, "i": 420}
+OPTIONS = ["--window", 200, "--overlap", 40, "--batch-size", 3, "--genetic-code", 11]
+
+
+@pytest.fixture
+def genome(tmp_path):
+    return fasta(tmp_path / "x.fa", **{name: bases(length, length) for name, length in RECORDS.items()}, empty="")
+
+
+@pytest.fixture
+def run(call, tiny, genome, tmp_path):
+    def predicted(name, *options, code=0):
+        output = tmp_path / name
+        result = call("predict", genome, "-o", output, "--model", tiny, *OPTIONS, *options)
+        assert result.code == code, result.err
+        return output
+
+    return predicted
+
+
+def values(path):
+    with h5py.File(path) as file:
+        return file["tracks/coding-frame/values"][:].tobytes(), file["tracks/coding-frame/crc32"][:].tolist()
+
+
+def test_shards_give_the_bytes_of_one_run(call, tiny, genome, tmp_path):
+    sequences, model = open_sequences(genome), load_model(tiny)
+    plan = make_plan(sequences, window=200, overlap=40)
+
+    def run(name, shard=None):
+        settings = Settings(batch_size=3)
+        return predict_to_store(plan, sequences, model, tmp_path / name, settings=settings, shard=shard)
+
+    whole = run("whole.h5")
+    for count in (1, 2, 3, 7, 40):
+        paths = [run(f"{i}of{count}.h5", Shard(i, count)) for i in range(1, count + 1)]
+        result = call("merge", *reversed(paths), "-o", tmp_path / f"m{count}.h5")
+        assert (result.code, result.out) == (0, "")
+        assert f"m{count}.h5: 2.65 kb of {count} shard" in result.err
+        assert values(tmp_path / f"m{count}.h5") == values(whole)
+        with open_store(tmp_path / f"m{count}.h5") as merged, open_store(whole) as one:
+            assert merged.sequences.status == one.sequences.status
+            assert merged.sequences.reason == one.sequences.reason
+            assert merged.metadata["identity"] == one.metadata["identity"]
+            assert merged.metadata["accounting"] == one.metadata["accounting"]
+        assert call("inspect", tmp_path / f"m{count}.h5", "--verify").code == 0
+
+
+def test_an_interrupted_shard_is_resumed_to_the_same_bytes(run, call, tmp_path, monkeypatch):
+    from genoformer.store.writer import TrackWriter
+
+    write, left = TrackWriter.write, 0
+
+    def interrupted(self, block):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        write(self, block)
+
+    expected = [values(run(f"{i}.h5", "--shard", f"{i}/2")) for i in (1, 2)]
+    for number, seen in ((1, 3), (2, 5)):
+        left = seen
+        with monkeypatch.context() as patch:
+            patch.setattr(TrackWriter, "write", interrupted)
+            run(f"r{number}.h5", "--shard", f"{number}/2", code=130)
+        shown = call("inspect", tmp_path / f"r{number}.h5.part").out
+        assert f"shard {number}/2: " in shown
+        assert "the same command with --resume goes on" in shown
+        run(f"r{number}.h5", "--shard", f"{3 - number}/2", "--resume", code=2)
+        path = run(f"r{number}.h5", "--shard", f"{number}/2", "--resume")
+        assert values(path) == expected[number - 1]
+        assert "genoformer merge joins shards" in call("inspect", path).out
+
+
+def test_what_is_missing_is_said(run, call, tmp_path):
+    paths = [run(f"{i}.h5", "--shard", f"{i}/4") for i in (1, 4)]
+    result = call("merge", *paths, "-o", tmp_path / "m.h5")
+    assert result.code == 1
+    assert "2 shards: 2/4, 3/4 not given" in result.complaints[0]
+    result = call("merge", *paths, "-o", tmp_path / "m.h5", "--allow-missing")
+    assert result.code == 0
+    assert "missing: 1,231 of 2,647 bases (2 shards: 2/4, 3/4); they will have no values" in result.err
+    assert "(2 shards: 2/4, 3/4)" in result.err
+    shown = call("inspect", tmp_path / "m.h5").out
+    assert "missing: 1,231 bases" in shown
+    assert "a shard was not there when the others were merged" in shown
+    with open_store(tmp_path / "m.h5") as store:
+        known = np.concatenate([~np.isnan(store[name][:, 0]) for name in store])
+        assert known.sum() == 2647 - store.metadata["missing"]["bases"]
+
+
+def test_other_runs_and_wrong_words(run, call, tmp_path):
+    one, two = run("1.h5", "--shard", "1/2"), run("2.h5", "--shard", "2/2", "--no-strand-average")
+    result = call("merge", one, two, "-o", tmp_path / "m.h5")
+    assert result.code == 2
+    assert "2.h5: is of another run than" in result.complaints[0]
+    assert "strand-average was True, now False" in result.complaints[0]
+    assert call("merge", "-o", tmp_path / "m.h5").code == 2
+    assert call("merge", one).code == 2
+    assert call("merge", one, one, "-o", tmp_path / "m.h5").code == 1
+    for command in (["export", one, "--to", "gff3", "-o", "-"], ["evaluate", one, "--truth", one]):
+        result = call(*command)
+        assert result.code == 1
+        assert "shard 1/2 of a run; join the shards by genoformer merge first" in result.complaints[0]
+    run("3.h5", "--shard", "3/2", code=2)
+    assert not (tmp_path / "m.h5").exists()
+
+
+def test_a_note_where_shards_come_from_different_programs(run, call, tmp_path):
+    one, two = run("1.h5", "--shard", "1/2"), run("2.h5", "--shard", "2/2")
+    with h5py.File(two, "r+") as file:
+        file.attrs["metadata"] = file.attrs["metadata"].replace('"device": "cpu"', '"device": "cuda:0"')
+    result = call("merge", one, two, "-o", tmp_path / "m.h5")
+    assert result.code == 0
+    assert "note: shards were predicted by different programs or devices" in result.err
+    assert "on cuda:0 (first in shard 2/2)" in result.err
