@@ -14,6 +14,8 @@ from genoformer.evaluate.counts import Score, score_of
 LENGTH_BINS = (0, 150, 300, 600, 1200, 2400)
 """Where bins of gene lengths begin, in bases; the last one has no end."""
 STRANDS = ("+", "-")
+EXACT, SAME_END, WRONG, LEFT_OUT = "exact", "3' end", "wrong", "left out"
+"""What a called gene may be: all right; of a true 3' end; of none; or mostly within true genes that do not count."""
 _EDGE = 2
 """An end this near to an end of a linear sequence may go on beyond it: programs differ in where they stop there."""
 _TRUE, _FOUND, _FOUND_EXACT, _CALLED, _RIGHT, _RIGHT_EXACT = range(6)
@@ -90,63 +92,61 @@ def match_genes(
     GeneCounts
     """
     ends = _Ends(0 if circular else length)
-    counts = GeneCounts()
-    wanted: dict[tuple[_Key, ...], CodingSequence] = {}
-    spared: list[tuple[int, int]] = []
-    for cds in true:
-        if cds.pseudo or cds.is_broken or (cds.partial and not ends.at_edge(cds)):
-            counts.unscored += 1
-            spared += cds.parts
-        else:
-            wanted.setdefault(ends.exact(cds), cds)
+    wanted = _Wanted(true, ends)
+    counts = GeneCounts(unscored=wanted.unscored)
     given = {ends.exact(cds): cds for cds in called if not cds.pseudo}
-    stops_true = {ends.three_prime(cds) for cds in wanted.values()}
     stops_called = {ends.three_prime(cds) for cds in given.values()}
-    excused = _Cover(spared)
-    for key, cds in wanted.items():
+    for key, cds in wanted.genes.items():
         cell = _cell(counts, cds)
         cell[_TRUE] += 1
         cell[_FOUND] += ends.three_prime(cds) in stops_called
         cell[_FOUND_EXACT] += key in given
-    for key, cds in given.items():
-        right = ends.three_prime(cds) in stops_true
-        if not right and 2 * sum(excused.bases(*part) for part in cds.parts) > cds.length:
+    for cds in given.values():
+        verdict = wanted.verdict(cds)
+        if verdict == LEFT_OUT:
             counts.excused += 1
             continue
         cell = _cell(counts, cds)
         cell[_CALLED] += 1
-        cell[_RIGHT] += right
-        cell[_RIGHT_EXACT] += key in wanted
+        cell[_RIGHT] += verdict in (SAME_END, EXACT)
+        cell[_RIGHT_EXACT] += verdict == EXACT
     return counts
 
 
 def match_each(
     true: Iterable[CodingSequence], called: Iterable[CodingSequence], *, length: int, circular: bool = False
 ) -> list[str]:
-    """Tell of each called gene what `match_genes` takes it for: "exact", "3' end", "wrong", or "left out".
+    """Tell of each called gene what `match_genes` takes it for: EXACT, SAME_END, WRONG or LEFT_OUT.
 
     Parameters
     ----------
     true, called, length, circular : as of `match_genes`
     """
-    ends = _Ends(0 if circular else length)
-    spared: list[tuple[int, int]] = []
-    exact, stops = set(), set()
-    for cds in true:
-        if cds.pseudo or cds.is_broken or (cds.partial and not ends.at_edge(cds)):
-            spared += cds.parts
-        else:
-            exact.add(ends.exact(cds))
-            stops.add(ends.three_prime(cds))
-    excused = _Cover(spared)
-    found = []
-    for cds in called:
-        is_excused = 2 * sum(excused.bases(*part) for part in cds.parts) > cds.length
-        if ends.three_prime(cds) in stops:
-            found.append("exact" if ends.exact(cds) in exact else "3' end")
-        else:
-            found.append("left out" if is_excused or cds.pseudo else "wrong")
-    return found
+    wanted = _Wanted(true, _Ends(0 if circular else length))
+    return [LEFT_OUT if cds.pseudo else wanted.verdict(cds) for cds in called]
+
+
+class _Wanted:
+    """The true genes that count, and where those lie that do not."""
+
+    def __init__(self, true: Iterable[CodingSequence], ends: _Ends):
+        self.genes: dict[tuple[_Key, ...], CodingSequence] = {}
+        self.unscored, self._ends = 0, ends
+        spared: list[tuple[int, int]] = []
+        for cds in true:
+            if cds.pseudo or cds.is_broken or (cds.partial and not ends.at_edge(cds)):
+                self.unscored += 1
+                spared += cds.parts
+            else:
+                self.genes.setdefault(ends.exact(cds), cds)
+        self._stops = {ends.three_prime(cds) for cds in self.genes.values()}
+        self._excused = _Cover(spared)
+
+    def verdict(self, cds: CodingSequence) -> str:
+        if self._ends.three_prime(cds) in self._stops:
+            return EXACT if self._ends.exact(cds) in self.genes else SAME_END
+        is_excused = 2 * sum(self._excused.bases(*part) for part in cds.parts) > cds.length
+        return LEFT_OUT if is_excused else WRONG
 
 
 def _cell(counts: GeneCounts, cds: CodingSequence) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from genoformer.report.markup import Attributes, Markup, element, join
 
 WIDTH, HEIGHT = 380, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 22, 10, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 22, 10, 42
 
 
 class Line(NamedTuple):
@@ -77,12 +77,18 @@ def bars(counts: Iterable[tuple[str, int]], *, label: str) -> Markup:
     for k, (name, count) in enumerate(rows):
         y = 10 + k * step
         width = (WIDTH - 190) * count / most
+        box: dict[str, str | int | float] = {
+            "x": 66,
+            "y": _f(y + 3),
+            "width": _f(width),
+            "height": _f(step - 6),
+            "class": "bar",
+        }
         parts += [
             _text(58, y + step * 0.62, name, anchor="end"),
-            element("rect", attributes={"x": 66, "y": _f(y + 3), "width": _f(max(width, 1)), "height": _f(step - 6),
-                                        "class": "bar"}),
+            element("rect", attributes=box),
             _text(72 + width, y + step * 0.62, f"{count:,} ({100 * count / total:.1f}%)"),
-        ]  # fmt: skip
+        ]
     return _svg(*parts, label=label)
 
 

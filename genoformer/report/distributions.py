@@ -17,6 +17,8 @@ WINDOW = 10_000
 
 def distributions(selection: Selection, values: Values, gathered: Gathered) -> Markup:
     """Return charts of coding density, gene lengths, start codons and confidence, or of the values of a signal."""
+    if not values.predicted.any():
+        return element("p", "Nothing was predicted.")
     made = []
     if gathered.has_genes and gathered.lengths:
         made += [_density(selection, values, gathered), _lengths(gathered)]
@@ -70,7 +72,7 @@ def _lengths(gathered: Gathered) -> Markup:
 
 def _confidence(values: Values) -> Markup:
     edges = np.linspace(0, 1, CONFIDENCE_STEPS + 1)
-    first = min(int(np.flatnonzero(values.confidence)[0]) if values.confidence.any() else 0, CONFIDENCE_STEPS - 10)
+    first = min(int(np.flatnonzero(values.confidence)[0]), CONFIDENCE_STEPS - 10)
     counts, total = values.confidence[first:], int(values.confidence.sum())
     shares = (100 * counts / max(total, 1)).tolist()
     chart = charts.histogram(edges[first:].tolist(), shares, across="highest probability of a base", up="bases (%)")

@@ -32,7 +32,7 @@ def json_block(identifier: str, value: Any) -> Markup:
 
 
 def packed(values: np.ndarray | bytes) -> str:
-    """Return bytes, or an array of uint8, compressed (zlib) and in base64, for `inflate` of page/js/data.js."""
+    """Return bytes, or an array of uint8, compressed (zlib) and in base64, for `inflate` of assets/js/data.js."""
     data = values if isinstance(values, bytes) else np.ascontiguousarray(values, dtype=np.uint8).tobytes()
     return base64.b64encode(zlib.compress(data, _LEVEL)).decode("ascii")
 

@@ -16,12 +16,12 @@ SCRIPTS = (
     "util", "theme", "data", "values", "view", "lanes", "features", "draw", "readout", "search", "finder", "browser",
     "controls", "table", "main",
 )  # fmt: skip
-"""Files of page/js, in the order in which they are joined into one program."""
+"""Files of assets/js, in the order in which they are joined into one program."""
 
 
 @cache
 def _read(name: str) -> str:
-    return (files("genoformer.report") / "page" / name).read_text(encoding="utf-8")
+    return (files("genoformer.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 @cache
@@ -41,7 +41,7 @@ def render(parts: Mapping[str, Markup | str], data: Any) -> bytes:
 
     Parameters
     ----------
-    parts : what stands in the places of page/page.html; text is escaped
+    parts : what stands in the places of assets/page.html; text is escaped
     data : for the programs, as JSON
     """
     filled = {name: text(part) for name, part in parts.items()}

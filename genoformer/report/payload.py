@@ -1,4 +1,4 @@
-"""What the programs of a page work on, as plain data; see page/js/data.js for the reader."""
+"""What the programs of a page work on, as plain data; see assets/js/data.js for the reader."""
 
 from __future__ import annotations
 

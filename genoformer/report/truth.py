@@ -11,7 +11,7 @@ import numpy as np
 from genoformer.annotation import Annotation, CodingSequence
 from genoformer.errors import InputError
 from genoformer.evaluate.evaluation import Evaluation, compare, compare_signals
-from genoformer.evaluate.gene_matching import match_each
+from genoformer.evaluate.gene_matching import WRONG, match_each
 from genoformer.evaluate.predictions import StorePredictions
 from genoformer.evaluate.truth import STRAND, CodingTruth, LabelTruth, StrandTruth
 from genoformer.formats.annotated import read_annotation
@@ -91,7 +91,9 @@ def _coding(
         truth.matches += _matches(true, called, coding, name, lengths[name])
         if gathered.has_genes and true:
             back = _matches(called, true, coding, name, lengths[name])
-            truth.missed += [word == "wrong" and not (cds.is_broken or cds.partial) for word, cds in zip(back, true, strict=True)]
+            truth.missed += [
+                word == WRONG and not (cds.is_broken or cds.partial) for word, cds in zip(back, true, strict=True)
+            ]
         truth.genes += [(place, cds) for cds in true or ()]
     del truth.genes[GENES:], truth.missed[GENES:]
     return truth

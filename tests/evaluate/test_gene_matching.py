@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genoformer.annotation import CodingSequence
-from genoformer.evaluate.gene_matching import LENGTH_BINS, GeneCounts, match_genes
+from genoformer.evaluate.gene_matching import (
+    EXACT,
+    LEFT_OUT,
+    LENGTH_BINS,
+    SAME_END,
+    WRONG,
+    GeneCounts,
+    match_each,
+    match_genes,
+)
 
 
 def cds(strand: int, *parts: tuple[int, int], **more: object) -> CodingSequence:
@@ -108,6 +117,22 @@ def test_counts_are_those_of_sets(true: list, called: list) -> None:
     assert right == sum(bool(ends([call]) & ends(true)) for call in set(called))
     assert same == len(set(called) & set(true))
     assert numbers(true, true)[1] == (genes, genes, genes)
+
+
+def test_each_by_itself() -> None:
+    pseudo = cds(1, (2000, 2900), pseudo=True)
+    called = [PLUS, cds(-1, (1000, 1540)), cds(1, (99, 396)), cds(1, (2100, 2400)), cds(1, (5, 95), pseudo=True)]
+    assert match_each([PLUS, MINUS, pseudo], called, length=10_000) == [EXACT, SAME_END, WRONG, LEFT_OUT, LEFT_OUT]
+    assert match_each([], [], length=0) == []
+
+
+@given(st.lists(GENE, max_size=8), st.lists(GENE, max_size=8))
+def test_each_adds_up_to_the_counts(true: list, called: list) -> None:
+    distinct = list(dict.fromkeys(called))
+    each = match_each(true, distinct, length=10_000)
+    (right, calls, _), (same, *_), _, excused = numbers(true, distinct)
+    assert (each.count(EXACT) + each.count(SAME_END), each.count(EXACT)) == (right, same)
+    assert (len(each) - each.count(LEFT_OUT), each.count(LEFT_OUT)) == (calls, excused)
 
 
 @given(st.lists(GENE, max_size=5), st.lists(GENE, max_size=5))

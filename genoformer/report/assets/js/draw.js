@@ -147,30 +147,47 @@ function paintClasses(brush, lane) {
   }
 }
 
-/** A signal as an area; its extremes behind it, the truth as a line. */
+/** A signal as an area, as high as what is in view; its extremes behind it, the truth as a line. */
 function paintSignal(brush, lane) {
-  const { columns, left, data } = brush, c = lane.channel, [low, high] = data.limits[c];
-  const all = sampled(brush), pixels = all[c], ink = channelColors(data)[c];
-  const y = (value) => lane.top + lane.height * (1 - value), zero = y(clamp(-low / (high - low), 0, 1));
-  const most = columns.high && columns.high[c].sample(brush.view, brush.pixels());
-  const least = columns.low && columns.low[c].sample(brush.view, brush.pixels());
-  const isFine = brush.across < data.bin;
+  const { columns, left, data } = brush, c = lane.channel, ink = channelColors(data)[c];
+  const pixels = sampled(brush)[c], isFine = brush.across < data.bin;
+  const truth = columns.trueSignals && columns.trueSignals[c].sample(brush.view, brush.pixels());
+  const [low, high] = data.limits[c], none = clamp(-low / (high - low), 0, 1); // where zero lies from 0 to 1
+  const [least, most] = extent([pixels, truth || []], none);
+  const y = (value) => lane.top + lane.height * clamp(1 - (value - least) / (most - least), 0, 1);
+  if (columns.high && !isFine) paintExtremes(brush, columns, c, y, ink);
   for (let x = 0; x < pixels.length; x += 1) {
     if (Number.isNaN(pixels[x])) {
       brush.fill("gap", left + x, lane.top, 1, lane.height);
       continue;
     }
-    if (most && !isFine) {
-      brush.context.globalAlpha = 0.3;
-      brush.fill(ink, left + x, y(most[x]), 1, Math.max(1, y(least[x]) - y(most[x])));
-      brush.context.globalAlpha = 1;
-    }
     const here = y(pixels[x]);
-    brush.fill(ink, left + x, Math.min(here, zero), 1, Math.max(1, Math.abs(zero - here)));
+    brush.fill(ink, left + x, Math.min(here, y(none)), 1, Math.max(1, Math.abs(y(none) - here)));
   }
-  if (columns.trueSignals) paintLine(brush, columns.trueSignals[c].sample(brush.view, brush.pixels()), y, "ink");
-  brush.text(high.toPrecision(3), left + 4, lane.top + 7, { size: 11 });
-  brush.fill("rule", left, zero - 0.5, brush.width, 1);
+  if (truth) paintLine(brush, truth, y, "ink");
+  brush.text(((most * (high - low)) + low).toPrecision(3), left + 4, lane.top + 7, { size: 11 });
+  brush.fill("rule", left, y(none) - 0.5, brush.width, 1);
+}
+
+/** The lowest and the highest value, zero included, with a little room above. */
+function extent(columns, none) {
+  let least = none, most = none + 0.004;
+  for (const column of columns) {
+    for (const value of column) {
+      if (value < least) least = value;
+      if (value > most) most = value;
+    }
+  }
+  return [least, most + (most - least) * 0.15];
+}
+
+function paintExtremes(brush, columns, c, y, ink) {
+  const high = columns.high[c].sample(brush.view, brush.pixels()), low = columns.low[c].sample(brush.view, brush.pixels());
+  brush.context.globalAlpha = 0.3;
+  for (let x = 0; x < high.length; x += 1) {
+    if (!Number.isNaN(high[x])) brush.fill(ink, brush.left + x, y(high[x]), 1, Math.max(1, y(low[x]) - y(high[x])));
+  }
+  brush.context.globalAlpha = 1;
 }
 
 function paintLine(brush, pixels, y, color) {

@@ -80,7 +80,8 @@ class Columns {
 /** Round limits of GC content in stretches of a thousand bases, so that they fit a lane. */
 function rangeOf(pyramid) {
   const level = pyramid.levels[Math.min(3, pyramid.levels.length - 1)];
-  const values = level.filter((value) => value !== NONE);
+  const whole = level.length > 1 ? level.subarray(0, -1) : level; // the last bin may hold a base or two only
+  const values = whole.filter((value) => value !== NONE);
   if (!values.length) return [0, 1];
   const low = Math.floor(values.reduce((a, b) => Math.min(a, b)) / 25.4) / 10;
   const high = Math.ceil(values.reduce((a, b) => Math.max(a, b)) / 25.4) / 10;
