@@ -104,6 +104,8 @@ def _facts(store: TrackStore, genes_from: str) -> Iterator[tuple[str, Markup]]:
     if metadata.get("command"):
         yield "command", code(str(metadata["command"]))
     yield "written by", text(f"{shown(store.generated_by)}, layout {store.format_version}")
+    if store.created:
+        yield "begun", text(shown(store.created).replace("T", " ").replace("+00:00", " UTC"))
     versions = _mapping(metadata.get("versions"))
     if versions:
         yield "versions", text(shown(", ".join(f"{name} {version}" for name, version in versions.items())))

@@ -130,6 +130,11 @@ def read_status(file: Any) -> str:
     return _text(file.attrs["status"])
 
 
+def read_created(file: Any) -> str:
+    """Return when a file was begun."""
+    return _text(file.attrs.get("creation-date", ""))
+
+
 def read_version(file: Any) -> tuple[str, int]:
     """Return which program wrote a file, and the version of its layout."""
     return _text(file.attrs["generated-by"]), int(file.attrs["format-version"])

@@ -43,6 +43,7 @@ class TrackStore:
     status : "complete"; where it was asked for, "incomplete" (a .part) or "shard" (a part of a run)
     shard : Shard, or None for a whole run
     generated_by, format_version : program and version that wrote it; version of the layout
+    created : when it was begun, ISO 8601 in UTC; empty where the file does not say
     dtype : of the values as stored
     """
 
@@ -56,6 +57,7 @@ class TrackStore:
         self.status = schema.read_status(hdf5)
         self.shard = read_shard(hdf5)
         self.generated_by, self.format_version = schema.read_version(hdf5)
+        self.created = schema.read_created(hdf5)
         self._datasets = {name: hdf5["tracks"][name]["values"] for name in self.tracks}
         self.dtype: np.dtype = next(iter(self._datasets.values())).dtype
 

@@ -115,6 +115,9 @@ def test_what_was_run_and_every_base(page, sample):
     words = " ".join(page.words)
     for said in (str(sample.store), str(sample.fasta), "window 100000", "What became of every base", "masked"):
         assert said in words
+    with open_store(sample.store) as store:
+        assert store.created.endswith("+00:00")
+        assert f"{store.created[:10]} {store.created[11:19]} UTC" in words
     total = sum(len(one.bases) for one in sample.genomes.values())
     assert f"{total:,}" in words
     assert f"{total - 60:,}" in words  # predicted: all but the unknown sequence
