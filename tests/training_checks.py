@@ -12,8 +12,9 @@ from torch import distributed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from own_track_samples import LABELS, OWN, write_genomes
 from ranks import main, over
-from tiny import made_up_genome, tiny_config, write_fasta, write_gff
+from tiny import tiny_config
 
 from genoformer import train as module
 from genoformer.config import RunConfig, Sample, TrainConfig
@@ -25,6 +26,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "plain": ({}, {}),
     "tuned": ({"attention": ("performer",), "performer_features": "saderf"}, {"redraw_every": 3}),
     "passes": ({}, {"accumulate": 2, "error_rates": (0.0, 0.05), "class_weights": (1.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0)}),
+    "own": ({"tracks": ("purine", "coding-frame", "amount"), "own_tracks": OWN}, {"error_rates": (0.0, 0.05)}),
 }
 
 
@@ -34,10 +36,7 @@ def common_folder(rank: int) -> Path:
     distributed.broadcast_object_list(name)
     folder = Path(name[0])
     if rank == 0:
-        for genome, seed in (("a", 1), ("b", 2)):
-            bases, places = made_up_genome(8, seed=seed)
-            write_fasta(folder / f"{genome}.fa", {"chr": bases})
-            write_gff(folder / f"{genome}.gff", {"chr": places})
+        write_genomes(folder)
     distributed.barrier()
     return folder
 
@@ -45,7 +44,9 @@ def common_folder(rank: int) -> Path:
 def configuration(model: dict[str, Any], changes: dict[str, Any], *, step_bases: int) -> RunConfig:
     base = {"windows": (60, 180), "steps": 6, "warmup": 2, "validate_every": 3, "save_every": 2}
     settings = TrainConfig(**{**base, "step_bases": step_bases, "validate_bases": 900, **changes})
-    return RunConfig(tiny_config(**model), settings, (Sample("a.fa", "a.gff"), Sample("b.fa", "b.gff", "validation")))
+    labels = LABELS if "own_tracks" in model else {}
+    samples = Sample("a.fa", "a.gff", labels=labels), Sample("b.fa", "b.gff", "validation", labels=labels)
+    return RunConfig(tiny_config(**model), settings, samples)
 
 
 def close(found: list[Progress], expected: list[Progress]) -> None:
