@@ -48,6 +48,10 @@ PERFORMER_FEATURES = (
 """Kinds of features that a Performer can have: the keys of genoformer.attention.features.FEATURES."""
 
 
+LONGEST_KMER = 8
+"""Letters of the longest words with vectors of their own: 65,536 of them."""
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything that determines the shape of a model.
@@ -59,6 +63,7 @@ class ModelConfig:
     inputs : inputs derived from the tokens, of INPUTS: "open-frames" tells how long each reading frame stays open
         around a base; "stop-distances" how far the next stop codon is to each side, for reads with errors too
     stem_channels, stem_kernel : channels of the full-resolution convolutions; bases they span, odd
+    stem_kmer : letters of the words around each base whose learned vectors are added to these; 0 has none
     stem_stride : bases that become one token of the trunk
     width, heads : features of a trunk token; attention heads, a divisor of width
     attention : mechanism of each block, of genoformer.attention.ATTENTION; its length is the depth
@@ -82,6 +87,7 @@ class ModelConfig:
     inputs: tuple[str, ...] = ("open-frames",)
     stem_channels: int = 64
     stem_kernel: int = 9
+    stem_kmer: int = 0
     stem_stride: int = 3
     width: int = 128
     heads: int = 4
@@ -127,6 +133,8 @@ class ModelConfig:
         require(self.width // self.heads % 2 == 0, "width / heads must be even, for rotary positions")
         require(self.conv_kernel % 2 == 1, f"conv_kernel must be odd, got {self.conv_kernel}")
         require(self.stem_kernel % 2 == 1, f"stem_kernel must be odd, got {self.stem_kernel}")
+        most = min(self.stem_kernel, LONGEST_KMER)
+        require(0 <= self.stem_kmer <= most, f"stem_kmer must be from 0 to {most}, got {self.stem_kmer}")
         if "joint" in self.attention:
             self._require_joint()
         if "hybrid" in self.attention:

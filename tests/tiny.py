@@ -33,6 +33,7 @@ CHOICES: dict[str, dict[str, Any]] = {
         "linformer_ranks": (4, 6),
     },
     "two-blocks": {"attention": ("local", "performer")},
+    "words": {"attention": ("local", "performer"), "stem_kmer": 4},
     **{
         f"linformer-{kind}": {"attention": ("linformer", "linformer"), "linformer_projection": kind}
         for kind in ("learned", "seeded", "interpolated", "mean", "max", "conv", "dynamic")

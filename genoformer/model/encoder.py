@@ -15,6 +15,9 @@ from genoformer.attention.attention import extents, in_float
 from genoformer.model.convolution import Convolution, DepthwiseConvolution
 from genoformer.tokens import PAD
 
+LETTERS = 4
+"""Channels of the stem's input that are letters; those of derived inputs follow, in the order of the configuration."""
+
 
 class Span(NamedTuple):
     """Tokens [start, end) of a sequence."""
@@ -86,20 +89,49 @@ class Resident(NamedTuple):
     place: Place = WHOLE
 
 
+class KmerEmbedding(nn.Module):
+    """A learned vector for each word of k letters, looked up around each base: what codons and their pairs are worth.
+
+    The word of a base reaches from ``(k - 1) // 2`` letters before it to ``k // 2`` behind it. Words with a letter that
+    is not known have a vector of their own. All begin as zeros.
+    """
+
+    def __init__(self, k: int, features: int) -> None:
+        super().__init__()
+        self.k = k
+        self.weight = nn.Parameter(torch.zeros(4**k + 1, features))
+
+    def forward(self, letters: Tensor) -> Tensor:
+        """Look words up: one-hot letters, 0 where not known, (B, L + k - 1, 4) -> (B, L, features)."""
+        known = letters.amax(dim=-1) > 0
+        codes = letters.argmax(dim=-1)
+        length = codes.shape[1] - self.k + 1
+        word, whole = torch.zeros_like(codes[:, :length]), torch.ones_like(known[:, :length])
+        for place in range(self.k):
+            word = 4 * word + codes[:, place : place + length]
+            whole = whole & known[:, place : place + length]
+        return functional.embedding(torch.where(whole, word, 4**self.k), self.weight)
+
+
 class Stem(nn.Module):
     """Convolutions at full resolution, then one that makes a token of each ``stride`` bases."""
 
-    def __init__(self, channels: int, features: int, width: int, *, kernel: int, stride: int) -> None:
+    def __init__(self, channels: int, features: int, width: int, *, kernel: int, stride: int, kmer: int = 0) -> None:
         super().__init__()
         self.stride, self.reach = stride, kernel // 2
         self.side = stride  # bases beyond its own that a token sees to each side
         self.first = Convolution(channels, features, kernel=kernel)
         self.down = Convolution(features, width, kernel=3 * stride, stride=stride)
+        self.words = KmerEmbedding(kmer, features) if kmer else None
 
     def features(self, sequence: Resident, start: int, end: int) -> Tensor:
         """Return the features of bases [start, end), zero beyond the sequence: (B, end - start, features)."""
-        x = with_halo(sequence.bases, start - self.reach, end + self.reach).to(self.first.weight)
-        x = functional.gelu(self.first(x))
+        bases = with_halo(sequence.bases, start - self.reach, end + self.reach).to(self.first.weight)
+        x = self.first(bases)
+        if self.words is not None:
+            first = self.reach - (self.words.k - 1) // 2
+            x = x + self.words(bases[:, first : first + end - start + self.words.k - 1, :LETTERS])
+        x = functional.gelu(x)
         return kept(x, inside(sequence.bases.shape[1], sequence.base_mask, start, end, x.device))
 
     def forward(self, sequence: Resident, span: Span) -> Tensor:
@@ -212,7 +244,7 @@ def prepare(codes: Tensor, derived: Sequence[Tensor], mask: Tensor | None, strid
     if mask is None:
         is_padding = codes == PAD
         mask = ~is_padding if bool(is_padding.any()) else None
-    letters = (codes[..., None] == torch.arange(4, device=codes.device, dtype=codes.dtype)).float()
+    letters = (codes[..., None] == torch.arange(LETTERS, device=codes.device, dtype=codes.dtype)).float()
     bases = torch.cat([letters, *derived], dim=-1)
     batch, length = codes.shape
     tokens = -(-length // stride)

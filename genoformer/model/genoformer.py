@@ -17,6 +17,7 @@ from genoformer.config import ModelConfig
 from genoformer.errors import ConfigError
 from genoformer.model.convolution import Convolution
 from genoformer.model.encoder import (
+    LETTERS,
     Block,
     Encoder,
     Resident,
@@ -35,8 +36,6 @@ from genoformer.model.inputs import INPUTS, stop_codons
 from genoformer.tokens import PAD
 from genoformer.tracks import Track
 
-LETTERS = 4
-"""Channels of the stem's input that are letters; those of derived inputs follow, in the order of the configuration."""
 GRID = 4
 """Points a slot of an interpolated Linformer projection."""
 
@@ -265,7 +264,14 @@ def build(config: ModelConfig) -> Genoformer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         channels = LETTERS + sum(INPUTS[name].channels for name in config.inputs)
-        stem = Stem(channels, config.stem_channels, config.width, kernel=config.stem_kernel, stride=config.stem_stride)
+        stem = Stem(
+            channels,
+            config.stem_channels,
+            config.width,
+            kernel=config.stem_kernel,
+            stride=config.stem_stride,
+            kmer=config.stem_kmer,
+        )
         shared: Shared = {}
         blocks = [
             Block(

@@ -80,6 +80,8 @@ DESIGNS: dict[str, Design] = {
     "radius 128": Design({"local_radius": 128}),
     "64 features": Design({"performer_count": 64}),
     "hyperbolic features": Design({"performer_features": "hyperbolic"}),
+    "words of 6 letters": Design({"stem_kmer": 6}),
+    "words of 5 letters": Design({"stem_kmer": 5}),
     "no derived inputs": Design({"inputs": ()}),
     "open frames only": Design({"inputs": ("open-frames",)}),
     "stop distances only": Design({"inputs": ("stop-distances",)}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, get_args
 
 import naive
@@ -90,6 +91,15 @@ def test_strides_are_chunked_alike(stride: int) -> None:
     assert_all_close(outputs_and_gradients(model, codes, 3), whole, torch.float64)
 
 
+def words(codes: Tensor, table: Tensor, k: int) -> Tensor:
+    """Look up the word around each base of one sequence, one by one."""
+    letters = "".join("ACGTN"[code] for code in codes[0].tolist())
+    around = "N" * ((k - 1) // 2) + letters + "N" * (k // 2)
+    every = ["".join(word) for word in itertools.product("ACGT", repeat=k)]
+    found = [around[place : place + k] for place in range(len(letters))]
+    return table[[every.index(word) if "N" not in word else len(every) for word in found]][None]
+
+
 def twin(model: Genoformer, codes: Tensor) -> Tensor:
     """Compute a softmax or local model of one sequence plainly: whole, with torch's own layers."""
     weights = dict(model.named_parameters())
@@ -109,7 +119,10 @@ def twin(model: Genoformer, codes: Tensor) -> Tensor:
 
     letters = functional.one_hot(codes.long(), 5)[..., :4].double()
     bases = torch.cat([letters, open_frames(codes, stop_codons(11)).double()], dim=-1)
-    skip = functional.gelu(convolve(bases, "encoder.stem.first", 5))
+    before = convolve(bases, "encoder.stem.first", 5)
+    if model.encoder.stem.words is not None:
+        before = before + words(codes, weights["encoder.stem.words.weight"], model.encoder.stem.words.k)
+    skip = functional.gelu(before)
     spare = tokens * stride - length
     x = convolve(skip, "encoder.stem.down", 3 * stride, stride, sides=(stride, stride + spare))
     for number, block in enumerate(model.encoder.blocks):
@@ -131,10 +144,10 @@ def twin(model: Genoformer, codes: Tensor) -> Tensor:
     return linear(features, "heads.coding-frame.output")
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+@pytest.mark.parametrize(("stride", "kmer"), [(1, 0), (2, 0), (3, 0), (5, 0), (3, 1), (3, 2), (3, 5)])
 @pytest.mark.parametrize("length", [1, 5, 30, 31])
-def test_the_model_is_what_its_plain_twin_computes(stride: int, length: int) -> None:
-    model = tiny_model(attention=("local", "softmax"), stem_stride=stride, dtype=torch.float64)
+def test_the_model_is_what_its_plain_twin_computes(stride: int, kmer: int, length: int) -> None:
+    model = tiny_model(attention=("local", "softmax"), stem_stride=stride, stem_kmer=kmer, dtype=torch.float64)
     padded = random_codes(length, length + 9)
     with torch.no_grad():
         expected = twin(model, padded[:1, :length])
