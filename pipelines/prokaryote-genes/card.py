@@ -18,6 +18,7 @@ import click
 import tables
 from common import ACCESSIONS, HERE, SPLITS, WORK, main, read_json, read_table, say, whole
 from measure import FORMAT
+from tables import unique
 
 from genoformer.cli.models import parameters
 from genoformer.config import to_dict
@@ -84,8 +85,6 @@ def fill(
     ablation, tried : tables, tab-separated with a header, that are shown as they are
     """
     training = checkpoint.training
-    first = measured[0] if measured else {}
-    simulation = first.get("simulation", {})
     fields = {
         "name": checkpoint.name,
         "parameters": f"{parameters(checkpoint):,}",
@@ -94,18 +93,42 @@ def fill(
         "shape": _settings(to_dict(checkpoint.config)),
         "training": _training(training),
         "notes_training": notes.get("training", "Hours and hardware were not recorded."),
-        "read_length": f"{simulation.get('read_length', 0):,}",
-        "simulated_bases": f"{simulation.get('bases', 0):,}",
-        "programs": ", ".join(sorted(set(first.get("programs", {}).values()))) or "none besides genoformer",
-        "predict": " ".join(f"`{option}`" for option in first.get("predict", [])) or "the defaults",
+        "how": "\n".join(unique(line for one in measured for line in how(one))),
         "results": "\n\n".join(results(one) for one in measured) or "Nothing was measured yet.",
         "fails": fails(measured, notes.get("fails", [])),
         "ablation": _shown(ablation),
         "tried": _shown(tried),
-        "near": notes.get("near", near(training, accessions)),
+        "near": " ".join([near(training, accessions), *([notes["near"]] if "near" in notes else [])]),
         "data": data(training, accessions),
     }
     return Template(TEMPLATE.read_text()).substitute(fields)
+
+
+_PROGRAMS = {
+    "Prodigal": "Prodigal learned from each whole genome, and was told its genetic code.",
+    "Prodigal meta": "On contigs and reads it ran in meta mode.",
+    "FragGeneScan": "FragGeneScan ran as FragGeneScanRs, `-complete=0`, on contigs with the training file `complete`.",
+    "FragGeneScan 454_30": "On reads FragGeneScan ran with the training files named.",
+}
+
+
+def how(measured: Measured) -> list[str]:
+    """Write what was simulated, and by which programs and settings it was measured."""
+    kinds, simulation = {row["kind"] for row in measured["rows"]}, measured["simulation"]
+    lines = []
+    if "contigs" in kinds:
+        lines.append("Contigs are cut anywhere, on both strands, without errors.")
+    if "reads" in kinds:
+        lines.append(
+            f"Reads have {simulation['read_length']:,} bases, of both strands, with substitutions, insertions and "
+            "deletions in equal parts, spread evenly, as training draws them."
+        )
+    if kinds & {"contigs", "reads"}:
+        lines.append(f"Of each length and rate there are {simulation['bases']:,} bases of each genome.")
+    options = " ".join(f"`{option}`" for option in measured["predict"]) or "none but the defaults"
+    versions = unique(measured["programs"].values())
+    lines.append(f"Options of `genoformer predict`: {options}. Other programs: {', '.join(versions) or 'none'}.")
+    return lines + [text for name, text in _PROGRAMS.items() if name in measured["programs"]]
 
 
 def results(measured: Measured) -> str:
@@ -156,14 +179,14 @@ def near(training: Mapping[str, Any], accessions: Path) -> str:
     learned = {_genus(row["organism"]) for row in rows if row["name"] in names}
     shared = [f"{row['organism']} ({row['split']})" for row in rows
               if row["split"] != "train" and _genus(row["organism"]) in learned]  # fmt: skip
-    return (
-        f"Of the genera of the training genomes are {', '.join(shared) or 'none of the validation and test genomes'}."
-    )
+    if not shared:
+        return "No validation or test genome is of the genus of a training genome."
+    return f"Of one genus with a training genome, or phages as some of these are: {', '.join(shared)}."
 
 
 def _genus(organism: str) -> str:
-    words = organism.strip("[]").replace("Candidatus ", "").split()
-    return words[0].strip("[]") if words else ""
+    words = organism.replace("Candidatus ", "").split()
+    return "phage" if "phage" in words else words[0].strip("[]") if words else ""
 
 
 def _stems(training: Mapping[str, Any]) -> list[str]:
