@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from genoformer.dataset import WindowDataset
     from genoformer.embedding import embed, open_embeddings
     from genoformer.errors import GenoformerError
     from genoformer.formats.sequences import open_sequences
@@ -33,6 +34,7 @@ __all__ = [
     "Scoring",
     "Settings",
     "Variant",
+    "WindowDataset",
     "__version__",
     "embed",
     "load_model",
@@ -49,6 +51,7 @@ _HOMES = {
     "Scoring": "genoformer.variants.score",
     "Settings": "genoformer.predict",
     "Variant": "genoformer.formats.vcf",
+    "WindowDataset": "genoformer.dataset",
     "embed": "genoformer.embedding",
     "load_model": "genoformer.model.checkpoint",
     "open_embeddings": "genoformer.embedding",

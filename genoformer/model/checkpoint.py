@@ -123,7 +123,7 @@ def save_model(
     except OSError as error:
         raise ResourceError(f"{folder}: cannot be made: {error.strerror}") from None
     _finish(folder)
-    write_tensors(named_tensors(model), folder / NEXT)
+    write_tensors(named_tensors(model), folder / NEXT, {"format": "pt"})
     digest = sha256(folder / NEXT)
     described = {
         "format": FORMAT,
