@@ -24,7 +24,7 @@ from genoformer.predict import Settings, predict_to_store
 from genoformer.tokens import decode, encode, reverse_complement
 from genoformer.train import train
 
-PIPELINES = Path(__file__).resolve().parents[1] / "pipelines"
+PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 CONFIG = PIPELINES / "config" / "own-tracks.toml"
 SIZES = {"one": 12_000, "two": 3_000, "three": 4_000}
 
