@@ -107,7 +107,8 @@ def fill(
 _PROGRAMS = {
     "Prodigal": "Prodigal learned from each whole genome, and was told its genetic code.",
     "Prodigal meta": "On contigs and reads it ran in meta mode.",
-    "FragGeneScan": "FragGeneScan ran as FragGeneScanRs, `-complete=0`, on contigs with the training file `complete`.",
+    "FragGeneScan": "FragGeneScan ran as FragGeneScanRs, `-complete=0`, on contigs with the training file `complete`. "
+    "It knows genetic code 11 only.",
     "FragGeneScan 454_30": "On reads FragGeneScan ran with the training files named.",
 }
 
