@@ -33,12 +33,14 @@ def attributes(gene: Gene, code: int) -> dict[str, str]:
 
 
 def gff3(found: SequenceGenes, code: int) -> str:
-    """Return the lines of a sequence and its genes."""
-    lines = [sequence_lines(found.name, len(found.codes), circular=found.is_circular)]
+    """Return the lines of a sequence and its genes, sorted by start."""
+    head = sequence_lines(found.name, len(found.codes), circular=found.is_circular)
+    coding: list[str] = []
     for gene, identifier in zip(found.genes, found.identifiers, strict=True):
         feature = CodingFeature(identifier, gene.strand, gene.parts, gene.score, attributes(gene, code))
-        lines.append(coding_lines(found.name, feature))
-    return "".join(lines)
+        coding += coding_lines(found.name, feature).splitlines(keepends=True)
+    coding.sort(key=lambda line: int(line.split("\t", 4)[3]))  # parts of a gene whose frame shifts reach into the next
+    return head + "".join(coding)
 
 
 def records(found: SequenceGenes, code: int, *, proteins: bool, keep_stop: bool = True) -> Iterator[Record]:

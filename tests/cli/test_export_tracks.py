@@ -119,3 +119,21 @@ def test_genes_compressed_and_indexed(call, tmp_path):
     assert call("export", store, "--to", "faa", "-o", tmp_path / "x.faa.gz").code == 0
     with pysam.FastxFile(str(tmp_path / "x.faa.gz")) as records:
         assert len(list(records)) == len(made.genes)
+
+
+def test_lines_of_genes_are_sorted_as_an_index_asks_for():
+    """A part behind a change of frame begins after the next gene does."""
+    from genoformer.genes import Gene
+    from genoformer.genes.output import gff3
+    from genoformer.genes.stored import SequenceGenes
+
+    shared = {"open_left": False, "open_right": False, "start_type": "ATG", "score": 1.0}
+    genes = [
+        Gene(0, 301, 1, probability=0.9, posterior=0.9, shifts=((200, 1),), **shared),
+        Gene(150, 450, 1, probability=0.9, posterior=0.9, **shared),
+    ]
+    text = gff3(SequenceGenes("a", np.zeros(500, np.uint8), False, genes, ["a_1", "a_2"]), 11)
+    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    assert [(row[3], row[4], row[8].split(";")[0]) for row in rows] == [
+        ("1", "200", "ID=a_1"), ("151", "450", "ID=a_2"), ("202", "301", "ID=a_1"),
+    ]  # fmt: skip
