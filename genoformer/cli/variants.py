@@ -13,7 +13,7 @@ import click
 
 from genoformer.cli.export import check_output
 from genoformer.cli.options import DeviceOptions, device_options, model_option
-from genoformer.cli.progress import Report, counted, duration, progress, say
+from genoformer.cli.progress import Report, counted, duration, progress, quiet_pipe, say
 from genoformer.cli.scoring import ScoringOptions, scoring_options
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def command(
     loaded, chosen = scoring.prepare(model, hardware, open_reference(fasta))
     began = time.monotonic()
     with ExitStack() as stack:
+        if output == "-":
+            stack.enter_context(quiet_pipe())
         bar: list[Report] = []
 
         def report(done: int, total: int) -> None:
@@ -86,7 +88,7 @@ def command(
             variants, fasta, loaded, output,
             scoring=chosen, command=shlex.join(["genoformer", *sys.argv[1:]]), report=report,
         )  # fmt: skip
-    _tell(summary, output, time.monotonic() - began)
+        _tell(summary, output, time.monotonic() - began)
 
 
 def _tell(summary: Summary, output: str, elapsed: float) -> None:
