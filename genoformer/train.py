@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,12 +62,13 @@ def train(
     resume: bool = False,
     device: str | torch.device = "cpu",
     report: Say = lambda _: None,
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Train a model, yielding after each step; the model of the running mean is saved in ``folder/model``.
 
     With `TrainConfig.patience` that is the model of the best validation, else the last one. At the end it is calibrated
     on the validation genomes, see `genoformer.calibration`. Where torch.distributed is set up, its processes train
-    together: each takes its share of the windows, as if one had taken them all.
+    together: each takes its share of the windows, as if one had taken them all. Closed before its end, the iterator
+    saves what a later run goes on from.
 
     Parameters
     ----------
@@ -131,7 +132,12 @@ def _steps(
                 f"({state.best:.4f}) in {state.stale}"
             )
         shown = (None,) if found is None else (found.mean, found.measure)
-        yield Progress(state.step, settings.steps, loss, speed, *shown)
+        try:
+            yield Progress(state.step, settings.steps, loss, speed, *shown)
+        except GeneratorExit:
+            if not ends and state.step % settings.save_every:
+                output.save_state(state)
+            raise
 
 
 def with_table(config: RunConfig, root: Path) -> RunConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 
 from genoformer import __version__
+from genoformer.cli import events
 from genoformer.errors import ConfigError, GenoformerError, ResourceError, is_out_of_memory
 
 _PLACES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
@@ -77,25 +79,50 @@ def exit_code(error: BaseException) -> int:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code; errors of ours become one line on stderr."""
+    log, said = logging.getLogger("genoformer"), events.LogHandler()
+    log.addHandler(said)
+    try:
+        code = _run(arguments)
+        if events.is_json():
+            events.emit("end", {"exit_code": code})
+        return code
+    finally:
+        log.removeHandler(said)
+        events.forget()
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         result = group.main(args=arguments, prog_name="genoformer", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if "--log-json" in (sys.argv[1:] if arguments is None else arguments):  # which may not have been read yet
+            events.ask(getattr(error, "ctx", None))
+            _complain(type(error).__name__, error.format_message())
+        else:
+            error.show()
         return exit_code(error)
     except (KeyboardInterrupt, click.Abort) as error:
         cause = error.__cause__ if isinstance(error, click.Abort) else error  # click hides what was raised
-        click.echo("; ".join(["genoformer: interrupted", *map(str, getattr(cause, "args", ()))]), err=True)
+        _complain("", "; ".join(["interrupted", *map(str, getattr(cause, "args", ()))]))
         return exit_code(error)
     except GenoformerError as error:
-        click.echo(f"genoformer: {type(error).__name__}: {error}", err=True)
+        _complain(type(error).__name__, str(error))
         return exit_code(error)
     except (MemoryError, RuntimeError, OSError) as error:
         lacking = _lacking(error)
         if not lacking:
             raise
-        click.echo(f"genoformer: ResourceError: {lacking}", err=True)
+        _complain("ResourceError", lacking)
         return 3
     return result if isinstance(result, int) else 0
+
+
+def _complain(kind: str, text: str) -> None:
+    """Say in one line why a command ends."""
+    if events.is_json():
+        events.emit("error", {"kind": kind or "KeyboardInterrupt", "text": text})
+    else:
+        click.echo(": ".join(filter(None, ["genoformer", kind, text])), err=True)
 
 
 def _lacking(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -22,7 +23,8 @@ from genoformer.cli.options import (
     model_option,
     window_options,
 )
-from genoformer.cli.progress import duration, progress, say, show_plan, size
+from genoformer.cli.progress import counted, duration, progress, say, show_plan, size
+from genoformer.errors import ConfigError
 
 
 @click.command("embed")
@@ -62,12 +64,17 @@ def command(
       genoformer embed genome.fa.gz -o states.h5 --layer 2
     """
     check_output(str(output), overwrite=overwrite, inputs=list(source.files()))
+    if source.circular:
+        raise ConfigError("--circular: tokens of several bases do not go round a circle; embed it as its file cuts it")
     checks = Checks()
     checks.read(source, cut)
     plan, sequences = checks.plan, checks.sequences
     assert plan is not None
     assert sequences is not None
+    circles, plan = len(plan.origins), replace(plan, origins={})
     show_plan(plan)
+    if circles:
+        say(f"  note: {counted(circles, 'circular sequence')}, embedded as the file cuts them")
 
     from genoformer.embedding import embed_to_store
     from genoformer.genetic_code import choose_genetic_code

@@ -18,6 +18,7 @@ from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW
 if TYPE_CHECKING:
     import torch
 
+    from genoformer.cli.interrupts import Stop
     from genoformer.formats.sequences import Sequences
 
 Command = Callable[..., Any]
@@ -113,13 +114,16 @@ class OutputOptions:
         return self.part.exists()
 
     @contextmanager
-    def resumable(self) -> Iterator[None]:
-        """Have an interrupt say how to go on, if anything was begun."""
+    def resumable(self) -> Iterator[Stop]:
+        """Let a signal finish a block (see `Stop.after`), and have it say how to go on, if anything was begun."""
+        from genoformer.cli.interrupts import finishing, how_to_resume
+
         try:
-            yield
+            with finishing("block") as stop:
+                yield stop
         except KeyboardInterrupt as error:
             if self.is_interrupted:
-                raise KeyboardInterrupt("the same command with --resume goes on where it stopped") from error
+                raise KeyboardInterrupt(how_to_resume()) from error
             raise
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genoformer.cli.checks import check_run
+from genoformer.cli.events import log_json_option
 from genoformer.cli.options import (
     DeviceOptions,
     InputOptions,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     help="Only the I-th of N parts, of as many bases each, for genoformer merge to join: for clusters.",
 )
 @device_options
+@log_json_option
 @click.option(
     "--precision",
     type=click.Choice(["float32", "bfloat16"]),
@@ -124,7 +126,7 @@ def command(
     )
     began = time.monotonic()
     bases = planned_bases(plan, part)
-    with target.resumable(), progress(bases) as report:
+    with target.resumable() as stop, progress(bases) as report:
         predict_to_store(
             plan,
             sequences,
@@ -136,7 +138,7 @@ def command(
             overwrite=target.overwrite,
             shard=part,
             wait=target.wait,
-            report=report,
+            report=stop.after(report),
         )
     what = size(plan.accounting.predicted, "b") if part is None else f"shard {part}, {size(bases, 'b')},"
     say(f"{target.output}: {what} predicted in {duration(time.monotonic() - began)}")

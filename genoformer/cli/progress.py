@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
+from genoformer.cli import events
+
 if TYPE_CHECKING:
     from genoformer.plan import Plan
     from genoformer.train import Progress
@@ -28,7 +30,10 @@ class Report(Protocol):
 
 
 def say(message: str) -> None:
-    """Write a line to stderr, as it is."""
+    """Write a line to stderr, as it is; with --log-json as the text of a message."""
+    if events.is_json():
+        events.emit("message", {"text": message.strip()})
+        return
     console.print(message, markup=False)
 
 
@@ -68,7 +73,9 @@ def counted(count: int, noun: str) -> str:
 @contextmanager
 def progress(total: int, *, what: str = "predict", unit: str = "b") -> Iterator[Report]:
     """Show how far along ``total`` bases, or another unit, are, how fast, and how long it will take."""
-    if console.is_terminal:
+    if events.is_json():
+        yield events.progress_lines(total, unit, every=LOG_SECONDS)
+    elif console.is_terminal:
         yield from _bar(total, what, unit)
     else:
         yield from _lines(total, what, unit)
@@ -99,7 +106,8 @@ def _lines(total: int, what: str, unit: str) -> Iterator[Report]:
         if time.monotonic() - last >= LOG_SECONDS:
             last = time.monotonic()
             percent = 100 * pace.done / max(total, 1)
-            say(f"{what}: {percent:.1f}% of {size(total, unit)}, {pace.words()}")
+            said = [f"{what}: {percent:.1f}% of {size(total, unit)}", pace.words()]
+            say(", ".join(filter(None, said)))
 
     yield report
 
@@ -179,6 +187,9 @@ def quiet_pipe() -> Iterator[None]:
 @contextmanager
 def training_progress(steps: int) -> Iterator[Callable[[Progress], None]]:
     """Show loss, speed and validation of each step: a bar on a terminal, a line every few seconds elsewhere."""
+    if events.is_json():
+        yield events.training_lines(steps, every=LOG_SECONDS)
+        return
     words = _TrainingWords()
     if not console.is_terminal:
         last = float("-inf")

@@ -8,6 +8,7 @@ import sys
 import click
 
 from genoformer.cli.checks import Checks
+from genoformer.cli.events import log_json_option
 from genoformer.cli.options import (
     InputOptions,
     OutputOptions,
@@ -23,6 +24,7 @@ from genoformer.cli.progress import progress, say, show_plan, size
 @input_options
 @output_options(required=True, help="HDF5 file to write; it appears under this name once it is whole.")
 @window_options
+@log_json_option
 def command(source: InputOptions, target: OutputOptions, cut: WindowOptions) -> None:
     """Cut INPUT into windows of single-nucleotide tokens: A C G T N, a code from 0 to 4 for each base.
 
@@ -48,7 +50,7 @@ def command(source: InputOptions, target: OutputOptions, cut: WindowOptions) -> 
     if plan.regions is not None:
         raise ConfigError("--regions: a tokenized input holds whole sequences; give the regions to predict instead")
     check_predictable(plan)
-    with target.resumable(), progress(plan.accounting.total, what="tokenize") as report:
+    with target.resumable() as stop, progress(plan.accounting.total, what="tokenize") as report:
         tokenize_to_store(
             plan,
             sequences,
@@ -57,7 +59,7 @@ def command(source: InputOptions, target: OutputOptions, cut: WindowOptions) -> 
             overwrite=target.overwrite,
             resume=target.resume,
             wait=target.wait,
-            report=report,
+            report=stop.after(report),
         )
     letters, windows = plan.letters, len(plan.owned)
     unknown = letters.ambiguous + letters.invalid

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from genoformer.cli.events import log_json_option
+from genoformer.cli.interrupts import finishing, how_to_resume
 from genoformer.cli.options import DeviceOptions, device_options, resume_option
 from genoformer.cli.progress import say, training_progress
 
@@ -21,6 +23,7 @@ from genoformer.cli.progress import say, training_progress
               help="Of the model, as outputs will show it.  [default: that of FOLDER]")  # fmt: skip
 @resume_option
 @device_options
+@log_json_option
 def command(
     config: Path, output: Path, data: Path | None, name: str | None, resume: bool, hardware: DeviceOptions
 ) -> None:
@@ -64,9 +67,15 @@ def command(
             report=lambda line: tell(f"  {line}"),
         )
         last = None
-        with training_progress(run.train.steps) if team.leads else nullcontext(lambda _: None) as show:
+        with (
+            finishing("step") as stop,
+            training_progress(run.train.steps) if team.leads else nullcontext(lambda _: None) as show,
+        ):
             for last in steps:
                 show(last)
+                if stop.asked:
+                    steps.close()  # which saves what a later run goes on from
+                    raise KeyboardInterrupt(how_to_resume())
         if team.leads and last is not None and draw_curve(output / LOG, output / "curve.png"):
             tell(f"{output / 'curve.png'}: loss and validation against steps")
         taken = run.train.steps if last is None else last.step

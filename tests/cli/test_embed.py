@@ -20,7 +20,10 @@ def test_embeds(call, tiny, tmp_path):
     assert call("embed", path, "-o", tmp_path / "o.h5", "--model", tiny, "--overwrite").code == 0
 
 
-@pytest.mark.parametrize(("options", "code", "word"), [(["--layer", 9], 2, "layer 9"), (["-r", "zz"], 1, "zz")])
+@pytest.mark.parametrize(
+    ("options", "code", "word"),
+    [(["--layer", 9], 2, "layer 9"), (["-r", "zz"], 1, "zz"), (["--circular", "a"], 2, "--circular: ")],
+)
 def test_what_cannot_be(options, code, word, call, tiny, tmp_path):
     path = fasta(tmp_path / "x.fa", a=bases(100))
     result = call("embed", path, "-o", tmp_path / "o.h5", "--model", tiny, *options)
