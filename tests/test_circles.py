@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from prediction_samples import MIXED, NAME, assert_same, joined
 from tiny import Memory, random_bases, tiny_config, tiny_model, write_fasta
 
 from genoformer.circles import own_origin, wrapped
-from genoformer.errors import ConfigError, InputError
+from genoformer.errors import ConfigError, GenoformerError, InputError
 from genoformer.formats.sequences import open_sequences
 from genoformer.model.checkpoint import load_model, save_model
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict, predict_plan, predict_to_store
 from genoformer.regions import Region, Window, place_in_window, plan_circle, plan_windows
-from genoformer.store import open_store, part_path
+from genoformer.store import Shard, merge_shards, open_store, part_path
 from genoformer.tokenizing import TokenSequences, tokenize_to_store
 from genoformer.tokens import encode, gaps
 
@@ -268,16 +269,33 @@ def test_tokens_keep_it(tmp_path: Path, model: Genoformer) -> None:
         assert store.sequences.topology == ["linear", "circular"]
 
 
-def test_an_interrupted_run_goes_on_only_with_the_same_circles(tmp_path: Path) -> None:
+Stored = Callable[..., Path]
+
+
+@pytest.fixture
+def to_store(tmp_path: Path) -> Stored:
+    """Predict two sequences, those of ``circular`` as circles."""
     path = write_fasta(tmp_path / "x.fa", {"a": random_bases(400), "b": random_bases(90, 1)})
     save_model(tmp_path / "model", tiny_model(), tiny_config(), name="tiny")
     model = load_model(tmp_path / "model")
 
-    def to_store(output: Path, circular: list[str], **options: Any) -> None:
+    def stored(name: str, circular: list[str], **options: Any) -> Path:
         sequences = open_sequences(path)
         plan = make_plan(sequences, window=120, overlap=30, circular=circular)
-        predict_to_store(plan, sequences, model, output, settings=Settings(), **options)
+        predict_to_store(plan, sequences, model, tmp_path / name, settings=Settings(), **options)
+        return tmp_path / name
 
+    return stored
+
+
+def assert_same_store(one: Path, two: Path) -> None:
+    with open_store(one) as first, open_store(two) as second:
+        assert first.sequences.topology == second.sequences.topology
+        for name in ("a", "b"):
+            np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_an_interrupted_run_goes_on_only_with_the_same_circles(tmp_path: Path, to_store: Stored) -> None:
     class StopError(Exception):
         pass
 
@@ -286,13 +304,17 @@ def test_an_interrupted_run_goes_on_only_with_the_same_circles(tmp_path: Path) -
             raise StopError
 
     with pytest.raises(StopError):
-        to_store(tmp_path / "x.h5", ["a"], report=stop)
+        to_store("x.h5", ["a"], report=stop)
     assert part_path(tmp_path / "x.h5").exists()
     with pytest.raises(ConfigError, match=r"sequence 1 has topology .circular., in the input .linear."):
-        to_store(tmp_path / "x.h5", [], resume=True)
-    to_store(tmp_path / "x.h5", ["a"], resume=True)
-    to_store(tmp_path / "whole.h5", ["a"])
-    with open_store(tmp_path / "x.h5") as one, open_store(tmp_path / "whole.h5") as two:
-        assert one.sequences.topology == ["circular", "linear"]
-        for name in ("a", "b"):
-            np.testing.assert_array_equal(one[name], two[name])
+        to_store("x.h5", [], resume=True)
+    assert_same_store(to_store("x.h5", ["a"], resume=True), to_store("whole.h5", ["a"]))
+
+
+def test_shards_of_circles_are_the_whole(tmp_path: Path, to_store: Stored) -> None:
+    whole = to_store("whole.h5", ["all"])
+    shards = [to_store(f"{k}.h5", ["all"], shard=Shard(k, 3)) for k in (1, 2, 3)]
+    merge_shards(shards, tmp_path / "merged.h5")
+    assert_same_store(tmp_path / "merged.h5", whole)
+    with pytest.raises(GenoformerError):
+        merge_shards([*shards[:2], to_store("other.h5", ["a"], shard=Shard(3, 3))], tmp_path / "no.h5")
