@@ -12,6 +12,7 @@ import numpy as np
 
 from genoformer.errors import ConfigError, FormatError, GenoformerError
 from genoformer.store import schema
+from genoformer.store.heaps import check_heaps
 from genoformer.store.sequences import SequenceTable
 from genoformer.store.shards import Shard
 from genoformer.store.transaction import TransactionalFile, resource_error, sync_folder
@@ -98,7 +99,7 @@ def _begin(path: Path, content: dict[str, Any], *, replaces_part: bool, may_repl
     try:
         if part.exists() and not replaces_part:
             raise ConfigError(f"{part}: another run has just begun it; name another output")
-        hdf5 = h5py.File(file, "w", **_cache(content["tracks"]))
+        hdf5 = h5py.File(file, "w", libver=schema.LIBVER, **_cache(content["tracks"]))
         schema.write_skeleton(hdf5, **content)
         hdf5.flush()
         file.commit()
@@ -135,11 +136,12 @@ def _resume(path: Path, content: dict[str, Any], *, may_replace: bool, wait: flo
     hdf5 = None
     try:
         try:
+            check_heaps(part)
             hdf5 = h5py.File(file, "r+", **_cache(tracks))
             schema.check_header(hdf5, part)
             schema.check_layout(hdf5)
             writer = TrackWriter(path, file, hdf5, blocks=blocks, may_replace=may_replace, resumed=True)
-        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        except schema.DAMAGE as error:
             if isinstance(error, FormatError):
                 raise FormatError(f"{error}; delete it, or use --overwrite to start again") from error
             if isinstance(error, GenoformerError):

@@ -99,7 +99,7 @@ def _written(path: Path, *, overwrite: bool) -> Iterator[tuple[Any, Transactiona
     file = TransactionalFile(draft, create=True, shown=path, then=_THEN)
     hdf5 = None
     try:
-        hdf5 = h5py.File(file, "w")
+        hdf5 = h5py.File(file, "w", libver=schema.LIBVER)
         yield hdf5, file
         hdf5.close()
         file.commit()

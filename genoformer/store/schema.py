@@ -22,6 +22,10 @@ CHUNK = 65_536
 DTYPES = {"float16": np.dtype("float16"), "uint8": np.dtype("uint8")}
 FILL: dict[str, Any] = {"float16": np.float16(np.nan), "uint8": np.uint8(255)}
 """The value of a base that was not predicted."""
+LIBVER = ("v108", "v108")
+"""Structures of HDF5 1.8: unlike the oldest, most of them have checksums, so that damage is found and not followed."""
+DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError)
+"""What h5py, or code that trusts a file, raises where the file is damaged."""
 CRC, CHUNK_CRC = "crc32", "chunk_crc32"
 """Datasets beside the values: a checksum of each sequence, and of each chunk as it is stored."""
 _CHUNK_CRCS = 1 << 12  # at most in a chunk of their own

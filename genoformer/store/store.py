@@ -19,6 +19,7 @@ from genoformer.errors import FormatError, GenoformerError, InputError, Resource
 from genoformer.regions import Block, Region
 from genoformer.store import schema
 from genoformer.store.create import create_store
+from genoformer.store.heaps import check_heaps
 from genoformer.store.sequences import SequenceTable, UnknownNameError, read_sequences, same_sequences
 from genoformer.store.shards import read_shard, read_spans
 from genoformer.store.transaction import TransactionalFile, resource_error
@@ -26,7 +27,6 @@ from genoformer.tracks import Track
 
 BLOCK_BASES = 4 * schema.CHUNK
 _CACHE = {"rdcc_nbytes": 16 << 20, "rdcc_nslots": 10_007}
-_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError)
 
 
 class TrackStore:
@@ -67,7 +67,7 @@ class TrackStore:
         self._check_open()
         try:
             return read_sequences(self._hdf5["sequences"])
-        except _DAMAGE as error:
+        except schema.DAMAGE as error:
             raise _unreadable(self.path, error) from error
 
     def __getitem__(self, key: str | tuple[str, int | slice]) -> np.ndarray:
@@ -243,7 +243,7 @@ class TrackStore:
             yield
         except GenoformerError:
             raise
-        except _DAMAGE as error:
+        except schema.DAMAGE as error:
             raise _unreadable(self.path, error) from error
 
     def _check_open(self) -> None:
@@ -290,7 +290,7 @@ class TrackStore:
         self._check_open()
         try:
             return self._datasets[track][first:last, channel]
-        except _DAMAGE as error:
+        except schema.DAMAGE as error:
             raise _unreadable(self.path, error) from error
 
 
@@ -319,6 +319,7 @@ def open_store(path: str | Path, *, allow_incomplete: bool = False) -> TrackStor
     file = TransactionalFile(path, read_only=True) if may_be_torn else None
     hdf5 = None
     try:
+        check_heaps(path)
         hdf5 = h5py.File(path if file is None else file, "r", **_CACHE)
         schema.check_header(hdf5, path)
         status = schema.read_status(hdf5)
@@ -334,7 +335,7 @@ def open_store(path: str | Path, *, allow_incomplete: bool = False) -> TrackStor
                 hdf5.close()
         if file is not None:
             file.close()
-        if isinstance(error, _DAMAGE) and not isinstance(error, GenoformerError):
+        if isinstance(error, schema.DAMAGE) and not isinstance(error, GenoformerError):
             raise _unreadable(path, error) from error
         raise
 
