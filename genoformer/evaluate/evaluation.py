@@ -216,7 +216,7 @@ def compare(predictions: Predictions, truth: Truth) -> Evaluation:
         tallies = {level.name: Tally.empty(len(level.classes)) for level in truth.levels}
         for piece in pieces:
             evaluation.missing += _add_piece(piece, labels, results, tallies)
-        genes = _add_genes(evaluation, predictions, truth, name)
+        genes = _add_genes(evaluation, predictions, truth, name, length=lengths[name])
         evaluation.bases += lengths[name]
         numbers = {key: Numbers.of(tally) for key, tally in tallies.items()}
         evaluation.sequences.append(SequenceResult(name, lengths[name], numbers, genes))
@@ -290,11 +290,13 @@ def _at_level(piece: Piece, level: Level) -> tuple[np.ndarray, np.ndarray | None
     return values.argmax(axis=0), values
 
 
-def _add_genes(evaluation: Evaluation, predictions: Predictions, truth: Truth, name: str) -> tuple[Score, Score] | None:
+def _add_genes(
+    evaluation: Evaluation, predictions: Predictions, truth: Truth, name: str, *, length: int
+) -> tuple[Score, Score] | None:
     true = truth.genes(name)
     if evaluation.genes is None or predictions.genes is None or true is None:
         return None
-    length, circular = predictions.lengths()[name], truth.is_circular(name) or predictions.is_circular(name)
+    circular = truth.is_circular(name) or predictions.is_circular(name)
     counts = match_genes(true, predictions.genes[name], length=length, circular=circular)
     evaluation.genes += counts
     return counts.score(exact=False), counts.score(exact=True)

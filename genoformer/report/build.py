@@ -124,7 +124,9 @@ class _Made:
         walk, genes_from, notes = _walk(store, track, settings)
         gathered = gather(walk.steps(report), selection, wanted, keep_calls=settings.truth is not None)
         values = read_values(store, track, selection, report=report)
-        truth = None if settings.truth is None else read_truth(store, track, settings.truth, selection, gathered)
+        truth = None
+        if settings.truth is not None:
+            truth = read_truth(store, values, settings.truth, selection=selection, gathered=gathered)
         return cls(store, track, selection, values, gathered, truth, genes_from, notes, regions, room)
 
     def page(self, date: str) -> bytes:

@@ -89,7 +89,7 @@ def bars(counts: Iterable[tuple[str, int]], *, label: str) -> Markup:
             element("rect", attributes=box),
             _text(72 + width, y + step * 0.62, f"{count:,} ({100 * count / total:.1f}%)"),
         ]
-    return _svg(*parts, label=label)
+    return _svg(*parts, label=label, height=20 + step * len(rows))
 
 
 def curves(
@@ -147,8 +147,8 @@ def _text(
     return element("text", words, attributes=given)
 
 
-def _svg(*parts: Markup, label: str) -> Markup:
-    given = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria-label": label, "class": "chart"}
+def _svg(*parts: Markup, label: str, height: float = HEIGHT) -> Markup:
+    given = {"viewBox": f"0 0 {WIDTH} {_f(height)}", "role": "img", "aria-label": label, "class": "chart"}
     return element("svg", *parts, attributes=given)
 
 

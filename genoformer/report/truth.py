@@ -19,9 +19,9 @@ from genoformer.formats.spans import is_bed
 from genoformer.labels import Files, Labels, read_labels
 from genoformer.report.gather import GENES, Gathered
 from genoformer.report.selection import Selection
-from genoformer.report.values import Bins
+from genoformer.report.values import Bins, Values
 from genoformer.store import TrackStore
-from genoformer.tracks import CODING_FRAME, IGNORED, Track
+from genoformer.tracks import CODING_FRAME, IGNORED
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Truth:
     evaluation : how far predictions agree with it
     genes : true CDS of listed sequences, with the place of theirs
     matches : of each listed gene that was called, see `match_each`; "" where nothing is known of its sequence
-    missed : of each true CDS that counts, whether no gene that was called has its 3' end
+    missed : of each true CDS, whether it counts, has values, and its 3' end is that of no gene that was called
     class_names, classes : uint8, (bins,): the most frequent true class of each bin, 255 where none is known; of a
         class track, or of strands told by BED
     signals : float32, (bins, channels): the true means, of a signal
@@ -48,14 +48,22 @@ class Truth:
     signals: np.ndarray | None = None
 
 
-def read_truth(store: TrackStore, track: Track, files: Files, selection: Selection, gathered: Gathered) -> Truth:
+def read_truth(store: TrackStore, values: Values, files: Files, *, selection: Selection, gathered: Gathered) -> Truth:
     """Read what is true of a track, and hold its predictions against it.
+
+    Parameters
+    ----------
+    store, values : of the predictions; what was read of the track that is compared
+    files : annotation, or what `read_labels` takes for other tracks
+    selection : what is listed
+    gathered : genes, all of them kept
 
     Raises
     ------
     InputError : a file cannot be read, or names, lengths or coordinates do not fit
     FormatError : a file is damaged, or in an unknown format
     """
+    track = values.track
     predictions = StorePredictions(store, track.name)
     if track.name == CODING_FRAME.name:
         if isinstance(files, Mapping):
@@ -66,7 +74,10 @@ def read_truth(store: TrackStore, track: Track, files: Files, selection: Selecti
             truth.classes = _class_bins(lambda name: strands.labels(name)[STRAND.name], STRAND.classes, selection)
             return truth
         predictions.genes = gathered.calls if gathered.has_genes else None
-        return _coding(predictions, read_annotation(files), str(files), selection, gathered)
+        truth = _coding(predictions, read_annotation(files), str(files), selection, gathered)
+        truth.missed = [missed and _is_predicted(cds, place, selection, values.bins)
+                        for missed, (place, cds) in zip(truth.missed, truth.genes, strict=False)]  # fmt: skip
+        return truth
     labels = read_labels(files, predictions.lengths(), track, sequences=predictions.source)
     if track.kind == "signal":
         truth = Truth(compare_signals(predictions, labels))
@@ -88,23 +99,24 @@ def _coding(
     calls = {place: [gene.cds for _, gene in rows] for place, rows in groupby(gathered.listed, key=lambda row: row[0])}
     for place, name in enumerate(selection.names):
         true, called = annotation.coding_sequences.get(name), calls.get(place, [])
-        truth.matches += _matches(true, called, coding, name, lengths[name])
-        if gathered.has_genes and true:
-            back = _matches(called, true, coding, name, lengths[name])
-            truth.missed += [
-                word == WRONG and not (cds.is_broken or cds.partial) for word, cds in zip(back, true, strict=True)
-            ]
-        truth.genes += [(place, cds) for cds in true or ()]
+        if true is None:
+            truth.matches += [""] * len(called)
+            continue
+        circular = coding.is_circular(name) or predictions.is_circular(name)
+        truth.matches += match_each(true, called, length=lengths[name], circular=circular)
+        if gathered.calls is not None and gathered.has_genes:
+            back = match_each(gathered.calls.get(name, []), true, length=lengths[name], circular=circular)
+            counted = [not (cds.is_broken or cds.partial) for cds in true]
+            truth.missed += [word == WRONG and counts for word, counts in zip(back, counted, strict=True)]
+        truth.genes += [(place, cds) for cds in true]
     del truth.genes[GENES:], truth.missed[GENES:]
     return truth
 
 
-def _matches(
-    true: list[CodingSequence] | None, called: list[CodingSequence], coding: CodingTruth, name: str, length: int
-) -> list[str]:
-    if true is None:
-        return [""] * len(called)
-    return match_each(true, called, length=length, circular=coding.is_circular(name))
+def _is_predicted(cds: CodingSequence, place: int, selection: Selection, bins: Bins) -> bool:
+    """Tell whether there are values at the 3' end of a CDS, without which it cannot be called."""
+    end = cds.parts[-1][1] - 1 if cds.strand > 0 else cds.parts[-1][0]
+    return bool(bins.counts[int(selection.bin_offsets[place]) + end // selection.bin_size])
 
 
 def _class_bins(labels: Callable[[str], np.ndarray], names: tuple[str, ...], selection: Selection) -> np.ndarray:

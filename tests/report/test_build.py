@@ -161,6 +161,24 @@ def test_the_same_page_each_time(sample):
     assert b"UTC</time>" in build_report(sample.store)
 
 
+def test_called_and_true_that_differ(tmp_path):
+    """A gene of the truth that has values but was not called is missed, one without values is not."""
+    one = genome(0, genes=6)
+    start, end, _ = one.genes[2]
+    values = one.values.copy()
+    values[start:end] = 0.005
+    values[start:end, 0] = 0.97
+    values[one.genes[5][0] - 50 :] = np.nan
+    sample = coding_sample(tmp_path, {"a": one._replace(values=values)})
+    text = sample.truth.read_text().splitlines(keepends=True)
+    sample.truth.write_text("".join(line for line in text if ".true0" not in line))
+    page = Page(build_report(sample.store, ReportSettings(truth=str(sample.truth))))
+    genes, truth = page.packed("genes"), page.packed("truth")
+    assert [truth["start"][k] for k, missed in enumerate(truth["missed"]) if missed] == [start]
+    assert [genes["start"][k] for k, match in enumerate(genes["match"]) if match == "wrong"] == [one.genes[0][0]]
+    assert genes["match"].count("exact") == len(genes["match"]) - 1 == 3
+
+
 @pytest.mark.parametrize("size", [0.1, 0.3, 1])
 def test_no_larger_than_asked(tmp_path, size):
     rng = np.random.default_rng(0)
