@@ -50,11 +50,12 @@ def _density(selection: Selection, values: Values, gathered: Gathered) -> Markup
         return Markup("")
     predicted = np.add.reduceat(values.bins.counts.astype(np.int64), starts)
     covered = np.add.reduceat(gathered.covered_bins, starts)
-    used = predicted >= WINDOW // 10
+    used = (predicted >= WINDOW // 10) | ((within[starts] == 0) & (predicted > 0))
     edges = np.linspace(0, 100, 21).tolist()
     counts = charts.counted_in(100 * covered[used] / predicted[used], edges)
     chart = charts.histogram(edges, counts, across="bases in genes (%)", up="stretches")
-    note = f"{int(used.sum()):,} stretches of {bins * selection.bin_size:,} predicted bases, and ends of 1,000 or more"
+    note = (f"{int(used.sum()):,} stretches of {bins * selection.bin_size:,} bases, or shorter sequences, of those "
+            "that are listed")  # fmt: skip
     return figure("Coding density along the sequences", chart, note=note)
 
 
