@@ -49,14 +49,17 @@ class ChunkWriter:
         self._threads = threads or min(os.cpu_count() or 1, 4)
         self._pool: ThreadPoolExecutor | None = None
         self._rows: Iterator[tuple[str, int, np.ndarray]] = iter(())
-        self._is_cut = True
+        self._is_cut, self._fast = True, False
         self._waiting: deque[_Waiting] = deque()
 
-    def start(self, spans: list[Span]) -> None:
-        """Begin to write spans, which do not overlap, in order of position; the last ones must be finished."""
+    def start(self, spans: list[Span], *, fast: bool = False) -> None:
+        """Begin to write spans, which do not overlap, in order of position; the last ones must be finished.
+
+        With ``fast`` the workers hurry: see `deflate.encode`.
+        """
         assert self._is_cut
         assert not self._waiting
-        self._rows, self._is_cut = self._cut(spans), False
+        self._rows, self._is_cut, self._fast = self._cut(spans), False, fast
         self._top_up()
 
     def is_ready(self) -> bool:
@@ -97,7 +100,7 @@ class ChunkWriter:
             track, row, slab = found
             for channel in range(slab.shape[1]):
                 if self._has_values(track, row, slab[:, channel], channel):
-                    data = self._pool.submit(deflate.encode, slab[:, channel])
+                    data = self._pool.submit(deflate.encode, slab[:, channel], fast=self._fast)
                     self._waiting.append(_Waiting(track, row, channel, data))
 
     def _has_values(self, track: str, row: int, column: np.ndarray, channel: int) -> bool:

@@ -132,10 +132,11 @@ class TrackWriter:
             self.commit()
         elif self._pending_bytes >= self.commit_bytes:
             with self._working():
+                is_behind = bool(self._batch) and not self._chunks.is_ready()
                 if self._batch:
                     self._end_batch()
                     self._save()
-                self._begin_batch()
+                self._begin_batch(fast=is_behind)
         elif self._batch and self._chunks.is_ready():
             with self._working():
                 self._end_batch()
@@ -269,10 +270,10 @@ class TrackWriter:
             self._hdf5.close()
         self._file.close()
 
-    def _begin_batch(self) -> None:
-        """Start to compress and write what is pending."""
+    def _begin_batch(self, *, fast: bool = False) -> None:
+        """Start to compress and write what is pending; fast where the workers cannot keep up."""
         self._batch, self._pending, self._pending_bytes = sorted(self._pending, key=_start), [], 0
-        self._chunks.start([(item.start, item.values) for item in self._batch])
+        self._chunks.start([(item.start, item.values) for item in self._batch], fast=fast)
 
     def _end_batch(self) -> None:
         """Have what was begun in the file, though not yet committed."""

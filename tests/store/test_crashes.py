@@ -228,12 +228,12 @@ def test_an_error_in_a_worker_ends_the_write(
 ) -> None:
     path, encode, left = tmp_path / "s.h5", deflate.encode, late
 
-    def failing(values: np.ndarray) -> bytes:
+    def failing(values: np.ndarray, *, fast: bool) -> bytes:
         nonlocal left
         left -= 1
         if left < 0:
             raise kind("in a worker")
-        return encode(values)
+        return encode(values, fast=fast)
 
     def write(writer: TrackWriter) -> None:
         writer.commit_bytes = 50_000
@@ -250,6 +250,29 @@ def test_an_error_in_a_worker_ends_the_write(
         write(writer)
     with open_store(path) as store:
         assert np.array_equal(store["x:1-100"], expected(701, 90_701))
+
+
+def test_workers_hurry_only_where_they_are_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from genoformer.store import chunks
+
+    seen: list[bool] = []
+
+    def noted(self: chunks.ChunkWriter, spans: list, *, fast: bool = False) -> None:
+        seen.append(fast)
+        start(self, spans, fast=fast)
+
+    start = chunks.ChunkWriter.start
+    monkeypatch.setattr(chunks.ChunkWriter, "start", noted)
+    for behind in (False, True):
+        monkeypatch.setattr(chunks.ChunkWriter, "is_ready", lambda _, behind=behind: not behind)
+        with begin(tmp_path / f"{behind}.h5", 9_000) as writer:
+            writer.commit_bytes, writer.commit_seconds = 30_000, 1e9
+            for span in writer.blocks:
+                writer.write(block(writer.sequences, span))
+            writer.finish()
+        assert any(seen) == behind
+        with open_store(tmp_path / f"{behind}.h5") as store:
+            assert np.array_equal(store["x:1-100"], expected(701, 90_701))
 
 
 def test_sparse_blocks_are_compressed_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
