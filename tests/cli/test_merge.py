@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import h5py
 import numpy as np
 import pytest
@@ -59,6 +61,31 @@ def test_shards_give_the_bytes_of_one_run(call, tiny, genome, tmp_path):
             assert merged.metadata["identity"] == one.metadata["identity"]
             assert merged.metadata["accounting"] == one.metadata["accounting"]
         assert call("inspect", tmp_path / f"m{count}.h5", "--verify").code == 0
+
+
+def test_windows_keep_their_company_in_any_shard(tiny, genome, tmp_path, monkeypatch):
+    predict = importlib.import_module("genoformer.predict")
+
+    compute, seen = predict._predict_batch, []
+
+    def noted(batch, *arguments):
+        seen.append(tuple(item.number for item in batch))
+        return compute(batch, *arguments)
+
+    monkeypatch.setattr(predict, "_predict_batch", noted)
+    sequences, model = open_sequences(genome), load_model(tiny)
+    plan = make_plan(sequences, window=200, overlap=40)
+    list(predict.predict_plan(plan, sequences, model, settings=Settings(batch_size=3)))
+    whole = set(seen)
+    assert sorted(number for batch in whole for number in batch) == list(range(len(plan.owned)))
+    assert max(map(len, whole)) > 2
+    for left in range(len(plan.owned)):
+        seen.clear()
+        done = np.arange(len(plan.owned)) != left
+        blocks = list(predict.predict_plan(plan, sequences, model, settings=Settings(batch_size=3), done=done))
+        assert set(seen) <= whole
+        assert len(seen) == len(blocks) == 1
+        assert blocks[0].start == plan.owned[left, 1]
 
 
 def test_an_interrupted_shard_is_resumed_to_the_same_bytes(run, call, tmp_path, monkeypatch):
