@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from own_track_samples import LABELS, OWN, write_genomes
 from ranks import main, over
 from tiny import tiny_config
+from training_samples import die
 
 from genoformer import train as module
 from genoformer.config import RunConfig, Sample, TrainConfig
@@ -85,9 +86,10 @@ def check_a_team_goes_on_where_it_was(rank: int, size: int) -> None:
     folder = common_folder(rank)
     config = configuration({}, {}, step_bases=360)
     whole = list(train(config, folder / "whole", root=folder))
-    for progress in train(config, folder / "cut", root=folder):
+    training = train(config, folder / "cut", root=folder)
+    for progress in training:
         if progress.step == 3:
-            break
+            die(training)
     distributed.barrier()
     rest = list(train(config, folder / "cut", root=folder, resume=True))
     assert [(p.step, p.loss, p.validation) for p in rest] == [(p.step, p.loss, p.validation) for p in whole[2:]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +41,23 @@ def run_config(*, validation: bool = False, model: dict[str, Any] | None = None,
     return RunConfig(tiny_config(**(model or {})), TrainConfig(**{**base, **changes}), tuple(samples))
 
 
+class Died(BaseException):
+    pass
+
+
+def die(steps: Generator[Progress, None, None]) -> None:
+    """End a training as a kill does: closed, it would save what it goes on from."""
+    with suppress(Died):
+        steps.throw(Died)
+
+
 def take(config: RunConfig, folder: Path, root: Path, steps: int | None = None, **options: Any) -> list[Progress]:
     """Train to the end, or as if the process died after some steps."""
-    taken = []
-    for progress in train(config, folder, root=root, **options):
+    taken, training = [], train(config, folder, root=root, **options)
+    for progress in training:
         taken.append(progress)
         if progress.step == steps:
-            break
+            die(training)
     return taken
 
 
