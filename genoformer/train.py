@@ -67,8 +67,8 @@ def train(
 
     With `TrainConfig.patience` that is the model of the best validation, else the last one. At the end it is calibrated
     on the validation genomes, see `genoformer.calibration`. Where torch.distributed is set up, its processes train
-    together: each takes its share of the windows, as if one had taken them all. Closed before its end, the iterator
-    saves what a later run goes on from.
+    together: each takes its share of the windows, as if one had taken them all. A KeyboardInterrupt that is
+    thrown into the iterator has it save what a later run goes on from.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _steps(
         shown = (None,) if found is None else (found.mean, found.measure)
         try:
             yield Progress(state.step, settings.steps, loss, speed, *shown)
-        except GeneratorExit:
+        except KeyboardInterrupt:
             if not ends and state.step % settings.save_every:
                 output.save_state(state)
             raise

@@ -74,8 +74,7 @@ def command(
             for last in steps:
                 show(last)
                 if stop.asked:
-                    steps.close()  # which saves what a later run goes on from
-                    raise KeyboardInterrupt(how_to_resume())
+                    steps.throw(KeyboardInterrupt(how_to_resume()))  # which saves what a later run goes on from
         if team.leads and last is not None and draw_curve(output / LOG, output / "curve.png"):
             tell(f"{output / 'curve.png'}: loss and validation against steps")
         taken = run.train.steps if last is None else last.step
