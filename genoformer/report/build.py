@@ -42,6 +42,8 @@ from genoformer.tokenizing import open_sequences_or_tokens
 from genoformer.tracks import CODING_FRAME, Track
 
 SIZE = 4.0
+_WORDS = 500
+"""Characters that the page says more when it says what it leaves out."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class _Made:
         wanted = tiles(self.selection, regions=self.regions, most=int(self.room / BYTES_A_BASE))
         data["tiles"] = read_tiles(
             self.store, self.track, self.selection, wanted,
-            room=self.room - used, letters=self.gathered.letters, limits=limits,
+            room=self.room - used - _WORDS, letters=self.gathered.letters, limits=limits,
         )  # fmt: skip
         return render(self._parts(date, sum(tile["bases"] for tile in data["tiles"])), data)
 

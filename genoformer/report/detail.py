@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from genoformer.regions import Region
-from genoformer.report.embed import packed, quantized
+from genoformer.report.embed import json_text, packed, quantized
 from genoformer.report.frames import to_frames
 from genoformer.report.selection import Selection, Tile
 from genoformer.store import TrackStore
@@ -20,8 +20,6 @@ BYTES_A_BASE = 0.25
 """Fewer than this are never needed for values and letters of a base."""
 BATCH = 500_000
 """Bases that are read before any is packed."""
-_OVERHEAD = 40
-"""Characters of JSON around a tile."""
 
 
 def read_tiles(
@@ -60,12 +58,12 @@ def read_tiles(
                 continue
             if tile in letters:
                 rows = np.concatenate([rows, letters[tile][None]])
-            data = packed(rows)
-            room -= len(data) + _OVERHEAD
+            one = {"place": tile.place, "start": tile.start, "bases": tile.end - tile.start,
+                   "letters": int(tile in letters), "data": packed(rows)}  # fmt: skip
+            room -= len(json_text(one)) + 1
             if room < 0:
                 return found
-            found.append({"place": tile.place, "start": tile.start, "bases": tile.end - tile.start,
-                          "letters": int(tile in letters), "data": data})  # fmt: skip
+            found.append(one)
     return found
 
 

@@ -196,6 +196,14 @@ def test_no_larger_than_asked(tmp_path, size):
         assert f"Base by base are {detailed:,} bases" in limits
 
 
+def test_many_short_sequences_are_no_larger_either(tmp_path):
+    rng = np.random.default_rng(0)
+    made = {f"s{k}": rng.dirichlet(np.ones(7), 40).astype(np.float16) for k in range(1500)}
+    source = build_report(write_store(tmp_path / "x.h5", made), ReportSettings(size=0.3))
+    assert 0.29e6 < len(source) <= 0.3e6
+    assert 100 < len(Page(source).data["tiles"]) < 1500
+
+
 def test_a_page_of_many_says_what_it_leaves_out(tmp_path, monkeypatch):
     monkeypatch.setattr(selection.select, "__kwdefaults__", {"most": 20})
     monkeypatch.setattr(gather, "GENES", 30)
