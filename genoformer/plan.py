@@ -55,6 +55,8 @@ class Plan:
     left_out : records of the file that are no input, by reason: reads that the filter rejects
     chosen_by : of reads: only those that overlap these regions were asked for, None for all; see `records_of`
     origins : of each circular sequence that is predicted, by index: the base that its windows are counted from
+    made_by : of sequences that are in no file, how they were made: ``how``, ``versions`` and ``counts`` by what is
+        counted
     """
 
     source: str
@@ -69,6 +71,7 @@ class Plan:
     left_out: dict[str, int]
     chosen_by: tuple[Region, ...] | None = None
     origins: dict[int, int] = field(default_factory=dict)
+    made_by: dict[str, Any] = field(default_factory=dict)
 
     @property
     def blocks(self) -> np.ndarray:
@@ -224,6 +227,7 @@ def make_plan(
         left_out=left_out,
         chosen_by=tuple(regions) if regions is not None and is_reads(sequences) else None,
         origins=scan.origins,
+        made_by=dict(getattr(sequences, "made_by", {})),
     )
     indices = (
         range(len(table)) if asked is None else [table.index(name) for name in dict.fromkeys(r.sequence for r in asked)]

@@ -109,8 +109,11 @@ def predict_plan(
     *,
     settings: Settings,
     done: np.ndarray | None = None,
+    fitting: Fitting | None = None,
 ) -> Iterator[Block]:
     """Predict what a plan says, but for the windows marked in ``done``: bool, (windows,).
+
+    A ``fitting`` of `new_fitting` keeps what it learns about memory from one plan to the next.
 
     Windows are grouped in the same batches whatever is done, so that every value is the same in any shard and after any
     interruption: what shares a batch with a window to predict is computed again.
@@ -120,7 +123,7 @@ def predict_plan(
     budget = settings.batch_size * plan.window
     if chunk_size is not None:
         budget = settings.batch_size * min(plan.window, chunk_size * model.encoder.stem.stride)
-    fitting = Fitting(chunk_size=chunk_size, stride=model.encoder.stem.stride)
+    fitting = fitting or new_fitting(model, settings)
     cut = {"budget": budget, "most": settings.batch_size, "window": plan.window}
     left_out = None if done is None else _in_done_batches(plan, done, **cut)
     items = ((len(item.codes), item) for item in _items(plan, sequences, left_out))
@@ -128,6 +131,12 @@ def predict_plan(
         for item, block in zip(batch, _predict_batch(batch, plan, model, settings, fitting), strict=True):
             if done is None or not done[item.number]:
                 yield block
+
+
+def new_fitting(model: Genoformer, settings: Settings) -> Fitting:
+    """Return how much a prediction begins to compute at once."""
+    chunk_size = default_chunk_size(model.device) if settings.chunk_size is None else settings.chunk_size or None
+    return Fitting(chunk_size=chunk_size, stride=model.encoder.stem.stride)
 
 
 def check_fits(model: Genoformer, plan: Plan) -> None:
@@ -295,7 +304,13 @@ def provenance(plan: Plan, model: Genoformer, settings: Settings, *, command: st
         "accounting": plan.accounting._asdict(),
         "letters": plan.letters._asdict(),
         "left-out": plan.left_out,
-        "versions": {"genoformer": genoformer.__version__, "torch": torch.__version__, "numpy": np.__version__},
+        **({"made-by": plan.made_by} if plan.made_by else {}),
+        "versions": {
+            "genoformer": genoformer.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            **plan.made_by.get("versions", {}),
+        },
         "device": str(model.device),
     }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import genoformer
 from genoformer.errors import FormatError
-from genoformer.formats.sequences import Record, Sequences, check_region, open_sequences, sniff
+from genoformer.formats.sequences import BamAs, Record, Sequences, check_bam_as, check_region, open_sequences, sniff
 from genoformer.plan import Plan, records_of
 from genoformer.regions import Block, Region
 from genoformer.store import TrackStore, open_store
@@ -54,7 +54,8 @@ def tokenize_to_store(
             "input": plan.source,
             "letters": plan.letters._asdict(),
             "accounting": plan.accounting._asdict(),
-            "versions": {"genoformer": genoformer.__version__},
+            **({"made-by": plan.made_by} if plan.made_by else {}),
+            "versions": {"genoformer": genoformer.__version__, **plan.made_by.get("versions", {})},
         },
         blocks=_whole_blocks(plan),
         overwrite=overwrite,
@@ -138,9 +139,14 @@ class TokenSequences:
 
 
 def open_sequences_or_tokens(
-    path: str | os.PathLike[str], *, reference: str | None = None, reads: ReadFilter | None = None
+    path: str | os.PathLike[str],
+    *,
+    reference: str | None = None,
+    reads: ReadFilter | None = None,
+    bam_as: BamAs = "reads",
 ) -> Sequences:
     """Open sequences as `open_sequences` does, or a tokenized input."""
     if os.fspath(path) != "-" and sniff(path) == "hdf5":
+        check_bam_as(bam_as, os.fspath(path))
         return TokenSequences(path)
-    return open_sequences(path, reference=reference, reads=reads)
+    return open_sequences(path, reference=reference, reads=reads, bam_as=bam_as)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genoformer.cli.progress import counted, quiet_pipe
+from genoformer.cli.progress import counted, describe_making, quiet_pipe
 from genoformer.errors import FormatError
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def summary(store: TrackStore) -> Iterator[str]:
     letters = metadata.get("letters", {})
     if letters:
         yield f"letters: {_counts(letters)}"
+    for line in describe_making(metadata.get("made-by", {})):
+        yield line.strip()
     for reason, number in metadata.get("left-out", {}).items():
         yield f"reads left out: {number:,} ({reason})"
     missing = metadata.get("missing")

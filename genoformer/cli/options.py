@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from genoformer.cli.interrupts import Stop
-    from genoformer.formats.sequences import Sequences
+    from genoformer.formats.sequences import BamAs, Sequences
 
 Command = Callable[..., Any]
 
@@ -34,7 +34,8 @@ class InputOptions:
     min_length: int
     min_mapq: int
     include_flags: int
-    exclude_flags: int
+    exclude_flags: int | None
+    bam_as: BamAs
     circular: tuple[str, ...]
 
     def files(self) -> Iterator[Path]:
@@ -46,11 +47,15 @@ class InputOptions:
 
     def open(self) -> Sequences:
         """Open the input: sequences, reads, or what `tokenize` wrote."""
-        from genoformer.formats.bam import ReadFilter
+        from genoformer.formats.alignments import ReadFilter
+        from genoformer.formats.consensus import USUALLY_EXCLUDED
         from genoformer.tokenizing import open_sequences_or_tokens
 
-        reads = ReadFilter(self.min_mapq, self.min_length, self.include_flags, self.exclude_flags)
-        return open_sequences_or_tokens(self.input, reference=self.reference, reads=reads)
+        exclude = self.exclude_flags
+        if exclude is None:
+            exclude = USUALLY_EXCLUDED if self.bam_as == "consensus" else 0
+        reads = ReadFilter(self.min_mapq, self.min_length, self.include_flags, exclude)
+        return open_sequences_or_tokens(self.input, reference=self.reference, reads=reads, bam_as=self.bam_as)
 
 
 @dataclass(frozen=True)
@@ -173,6 +178,9 @@ input_options = bundle(
     click.option("--regions", "-r", multiple=True, metavar="BED|REGION",
                  help="Only these: a BED file, or chr:start-end (from 1, both ends included); may be repeated. "
                       "Of BAM and CRAM: the reads that overlap them."),
+    click.option("--bam-as", type=click.Choice(["reads", "consensus"]), default="reads", show_default=True,
+                 help="Take BAM and CRAM for their reads, or for the consensus of these by samtools: the reference's "
+                      "coordinates, N where no read tells a base."),
     click.option("--reference", type=click.Path(dir_okay=False), metavar="FASTA",
                  help="Reference that a CRAM was made with."),
     click.option("--min-length", type=click.IntRange(min=1), default=1, show_default=True, metavar="BASES",
@@ -181,8 +189,9 @@ input_options = bundle(
                  help="Of BAM and CRAM: leave out reads mapped worse."),
     click.option("--include-flags", type=click.IntRange(0, 0xFFFF), default=0, show_default=True, metavar="BITS",
                  help="Of BAM and CRAM: only reads with all these flag bits set (samtools view -f)."),
-    click.option("--exclude-flags", type=click.IntRange(0, 0xFFFF), default=0, show_default=True, metavar="BITS",
-                 help="Of BAM and CRAM: no reads with any of these flag bits set (samtools view -F)."),
+    click.option("--exclude-flags", type=click.IntRange(0, 0xFFFF), metavar="BITS",
+                 help="Of BAM and CRAM: no reads with any of these flag bits set (samtools view -F).  "
+                      "[default: 0; of a consensus 1536, failed reads and duplicates]"),
     circular_option("Sequence whose ends are joined, beside those that GenBank says are: windows reach over the "
                     "origin. May be repeated."),
 )

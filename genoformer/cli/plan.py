@@ -90,6 +90,7 @@ def gather(
             "bases": plan.accounting._asdict(),
             "letters": plan.letters._asdict(),
             "left_out": plan.left_out,
+            "made_by": plan.made_by,
             "circular": [table.names[index] for index in plan.origins],
             "skipped": [
                 {"name": name, "status": status, "reason": reason}

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 
@@ -160,6 +160,7 @@ def describe_plan(plan: Plan) -> Iterator[str]:
         names = [plan.sequences.names[index] for index in list(plan.origins)[:LISTED]]
         more = f", ... and {len(plan.origins) - LISTED:,} more" if len(plan.origins) > LISTED else ""
         yield f"  circular, windows reach over the origin: {', '.join(names)}{more}"
+    yield from describe_making(plan.made_by)
     for reason, number in plan.left_out.items():
         yield f"  reads left out: {number:,} ({reason})"
     skipped = [
@@ -172,6 +173,15 @@ def describe_plan(plan: Plan) -> Iterator[str]:
     if plan.short:
         few = counted(plan.short, "sequence")
         yield f"  note: {few} shorter than 100 bases; predictions for them are unreliable"
+
+
+def describe_making(made_by: dict[str, Any]) -> Iterator[str]:
+    """Yield lines that tell how sequences were made that are in no file."""
+    if made_by:
+        yield f"  {made_by.get('how', '')}"
+    for what, counts in made_by.get("counts", {}).items():
+        told = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "none"
+        yield f"  {what}: {told}"
 
 
 @contextmanager

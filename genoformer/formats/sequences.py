@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from genoformer.errors import FormatError, InputError
+from genoformer.errors import ConfigError, FormatError, InputError
 from genoformer.formats.bytestream import Source, inflate, kind_of, sniff
 from genoformer.regions import Region
 
 if TYPE_CHECKING:
-    from genoformer.formats.bam import ReadFilter
+    from genoformer.formats.alignments import ReadFilter
 
-__all__ = ["Record", "Sequences", "check_region", "check_unique", "open_sequences", "sniff"]
+BamAs = Literal["reads", "consensus"]
+
+__all__ = ["BamAs", "Record", "Sequences", "check_region", "check_unique", "open_sequences", "sniff"]
 
 _NAMES_SHOWN = 5
 _HINTS = (
@@ -63,7 +65,11 @@ class Sequences(Protocol):
 
 
 def open_sequences(
-    path: str | os.PathLike[str], *, reference: str | os.PathLike[str] | None = None, reads: ReadFilter | None = None
+    path: str | os.PathLike[str],
+    *,
+    reference: str | os.PathLike[str] | None = None,
+    reads: ReadFilter | None = None,
+    bam_as: BamAs = "reads",
 ) -> Sequences:
     """Open a FASTA, GenBank, BAM, CRAM or SAM file, told by its content, compressed or not.
 
@@ -72,9 +78,11 @@ def open_sequences(
     path : file or pipe; ``-`` is standard input
     reference : FASTA that a CRAM was made with
     reads : which reads of a BAM, CRAM or SAM file are taken; default: every primary read
+    bam_as : what a BAM, CRAM or SAM file is taken for: its reads, or the consensus of their alignments
 
     Raises
     ------
+    ConfigError : a consensus of something else was asked for
     InputError : the file cannot be read or is empty
     FormatError : it is none of these formats
     """
@@ -86,8 +94,11 @@ def open_sequences(
         raise InputError(f"{source.name}: is empty; expected FASTA, GenBank, BAM or CRAM")
     if kind in {"bam", "cram", "sam"}:
         from genoformer.formats.bam import ReadSequences
+        from genoformer.formats.consensus import ConsensusSequences
 
-        return ReadSequences(source, kind=kind, reference=reference, reads=reads)
+        kinds = ReadSequences if bam_as == "reads" else ConsensusSequences
+        return kinds(source, kind=kind, reference=reference, reads=reads)
+    check_bam_as(bam_as, source.name)
     if kind == "genbank":
         from genoformer.formats.genbank import GenBankSequences
 
@@ -101,6 +112,12 @@ def open_sequences(
     from genoformer.formats.fasta import FastaSequences
 
     return FastaSequences(source)  # its reader names the line of what is no FASTA
+
+
+def check_bam_as(bam_as: BamAs, source: str) -> None:
+    """Raise ConfigError if what holds no alignments is to be taken for them."""
+    if bam_as != "reads":
+        raise ConfigError(f"{source}: is no BAM, CRAM or SAM, so there is no consensus to make; leave out --bam-as")
 
 
 def check_unique(names: Iterable[str], source: str) -> None:
