@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from genoformer.formats.bam import ReadFilter
 
 
-def tokenize_to_store(
+def tokenize_to_store(  # noqa: PLR0913 - as of `predict_to_store`: a plan, and what to do about an older file
     plan: Plan,
     sequences: Sequences,
     output: str | Path,
