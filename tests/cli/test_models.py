@@ -71,6 +71,19 @@ def test_doctor(bundle, call):
         assert word in passed.out
 
 
+def test_doctor_compares_ways_to_compute(bundle, call, monkeypatch):
+    monkeypatch.setattr("genoformer.parity.BASES", 4_000)
+    assert call("doctor", "--model", "tiny", "--write-reference").code == 0
+    held = call("doctor", "--model", "tiny", "--parity")
+    assert held.code == 0
+    assert "float64 on cpu, float32 on cpu" in held.out
+    monkeypatch.setattr("genoformer.parity.ALLOWED", {"float32": -1.0})
+    failed = call("doctor", "--model", "tiny", "--parity")
+    assert failed.code == 1
+    assert failed.out.count("FAILED") == 1
+    assert "1 comparisons failed" in failed.err
+
+
 @pytest.mark.parametrize("amount", [3e-3, float("nan")])
 def test_doctor_notices_other_predictions(amount, bundle, call, monkeypatch):
     assert call("doctor", "--model", "tiny", "--write-reference").code == 0
