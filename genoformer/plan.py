@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,8 @@ class Plan:
     chosen_by: tuple[Region, ...] | None = None
     origins: dict[int, int] = field(default_factory=dict)
     made_by: dict[str, Any] = field(default_factory=dict)
+
+    masked_as: ClassVar[str] = "masked (gaps)"
 
     @property
     def blocks(self) -> np.ndarray:

@@ -300,7 +300,7 @@ def provenance(plan: Plan, model: Genoformer, settings: Settings, *, command: st
             "precision": settings.precision,
         },
         "command": command,
-        "input": plan.source,
+        "alignments" if plan.made_by else "input": plan.source,
         "accounting": plan.accounting._asdict(),
         "letters": plan.letters._asdict(),
         "left-out": plan.left_out,

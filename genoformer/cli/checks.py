@@ -33,6 +33,7 @@ class Checks:
     Attributes
     ----------
     collect : keep going after a problem, and keep it in ``problems``, instead of raising it
+    project : plan where the values of aligned reads come to lie, instead of the reads
     """
 
     collect: bool = False
@@ -41,6 +42,7 @@ class Checks:
     device: torch.device | None = None
     sequences: Sequences | None = None
     plan: Plan | None = None
+    project: bool = False
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -56,8 +58,10 @@ class Checks:
     def read(self, source: InputOptions, cut: WindowOptions) -> None:
         """Open the input and plan its windows."""
         from genoformer.plan import make_plan
+        from genoformer.projection_plan import plan_projection
         from genoformer.regions import check_window
 
+        make = plan_projection if self.project else make_plan
         with self.step():
             self.sequences = source.open()
         known = len(self.problems)
@@ -70,7 +74,7 @@ class Checks:
         if len(self.problems) > known:  # still read the input, for its own problems
             window, overlap = type(cut)(None, None).sizes(self.sequences)
         with self.step():
-            plan = make_plan(
+            plan: Plan = make(
                 self.sequences,
                 window=window,
                 overlap=overlap,
@@ -103,6 +107,7 @@ def check_run(
     target: OutputOptions,
     collect: bool = False,
     shard: Shard | None = None,
+    project: bool = False,
     show: Callable[[Plan], None] = lambda _: None,
 ) -> Checks:
     """Check all that a prediction needs; see `Checks`.
@@ -110,6 +115,7 @@ def check_run(
     Parameters
     ----------
     shard : the part that is to be predicted, of which only the space it takes is judged
+    project : see `Checks`
     show : called with the plan before it is judged
 
     Raises
@@ -121,7 +127,7 @@ def check_run(
     from genoformer.plan import check_predictable
     from genoformer.predict import check_config_fits
 
-    checks = Checks(collect=collect)
+    checks = Checks(collect=collect, project=project)
     can_write = False
     if target.output is not None:
         with checks.step():

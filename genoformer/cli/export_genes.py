@@ -29,6 +29,7 @@ def export_genes(store: TrackStore, to: str, output: str, *, options: GeneOption
     """Call the genes of a store and write them to a file or to standard output."""
     from genoformer.cli.export import check_output, writing
     from genoformer.formats.bgzip import GFF_COLUMNS, write_index
+    from genoformer.formats.consensus import open_consensus_again
     from genoformer.formats.gff3_write import header
     from genoformer.formats.output import is_compressed
     from genoformer.genes import CallSettings
@@ -39,8 +40,9 @@ def export_genes(store: TrackStore, to: str, output: str, *, options: GeneOption
     code = stored_code(store) if options.genetic_code is None else options.genetic_code
     settings = CallSettings(genetic_code=code, frameshifts=options.frameshifts)
     _ = settings.code  # unknown ones are refused before anything is written
-    source = source_of(store, options.fasta)
-    sequences = open_sequences_or_tokens(source)
+    again = open_consensus_again(store.metadata) if options.fasta is None else None
+    source = str(store.metadata["alignments"]) if again else source_of(store, options.fasta)
+    sequences = again or open_sequences_or_tokens(source)
     check_output(output, overwrite=overwrite, inputs=[store.path, Path(source)])
     genes = 0
     with writing(output, is_text=True) as stream, progress(store.sequences.total_bases, what="export") as report:
@@ -63,6 +65,8 @@ def source_of(store: TrackStore, fasta: str | None) -> str:
     source = str(store.metadata.get("input", ""))
     if not source or not Path(source).exists():
         missing = f"{source!r}, which was predicted, is not there" if source else "it does not say what was predicted"
+        if "alignments" in store.metadata:
+            missing = "alignments do not hold those of their references"
         raise InputError(f"{store.path}: genes need the bases too, and {missing}; give the file with --fasta")
     return source
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
     "--shard",
     metavar="I/N",
     help="Only the I-th of N parts, of as many bases each, for genoformer merge to join: for clusters.",
+)
+@click.option(
+    "--project",
+    is_flag=True,
+    help="Of BAM and CRAM sorted by position: put the predictions of each read where it is aligned, and write their "
+    "means along the reference, with a track of their depth.",
 )
 @device_options
 @log_json_option
@@ -81,6 +88,7 @@ def command(
     chunk_size: int | None,
     batch_size: int,
     shard: str | None,
+    project: bool,
     hardware: DeviceOptions,
     precision: str,
     strand_average: bool,
@@ -99,7 +107,14 @@ def command(
     from genoformer.store import Shard
 
     part = None if shard is None else Shard.parse(shard)
-    checks = check_run(source, cut, model=model, device=hardware.device, target=target, shard=part, show=show_plan)
+    asked: dict[str, Any] = {
+        "model": model,
+        "device": hardware.device,
+        "target": target,
+        "shard": part,
+        "project": project,
+    }
+    checks = check_run(source, cut, **asked, show=show_plan)
     plan, sequences = checks.plan, checks.sequences
     assert plan is not None
     assert sequences is not None
@@ -109,13 +124,16 @@ def command(
     from genoformer.genetic_code import choose_genetic_code
     from genoformer.model.checkpoint import load_model
     from genoformer.predict import Settings, predict_to_store
+    from genoformer.projection import project_to_store
+    from genoformer.projection_plan import Projection
 
     device = hardware.use()
     torch.manual_seed(seed)
     if target.resume and not target.is_interrupted:
         say(f"{target.output}: no interrupted run to resume, starting anew")
     loaded = load_model(model, device=device)
-    table, why = choose_genetic_code(genetic_code, plan, sequences, loaded)
+    sample = (plan.sample.plan(), plan.sample) if isinstance(plan, Projection) else (plan, sequences)
+    table, why = choose_genetic_code(genetic_code, *sample, loaded)
     say(f"model {loaded.checkpoint.name} on {device}, genetic code {table} ({why})")
     settings = Settings(
         chunk_size=chunk_size,
@@ -127,7 +145,8 @@ def command(
     began = time.monotonic()
     bases = planned_bases(plan, part)
     with target.resumable() as stop, progress(bases) as report:
-        predict_to_store(
+        write: Callable[..., object] = project_to_store if isinstance(plan, Projection) else predict_to_store
+        write(
             plan,
             sequences,
             loaded,

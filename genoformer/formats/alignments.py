@@ -86,13 +86,15 @@ class AlignmentInput:
     Attributes
     ----------
     source : what it is called in messages
+    input : Source
+    given_reference : path of the reference of a CRAM, as it was given
     """
 
     def __init__(self, source: Source, *, kind: Kind, reference: str | os.PathLike[str] | None = None):
         self.source = source.name
         self.input = source
         self._kind = kind
-        self._given_reference = reference
+        self.given_reference = reference
         self._reference: Path | None = None
         self._lengths: dict[str, int] | None = None
 
@@ -170,7 +172,7 @@ class AlignmentInput:
         with self.working():
             if self._kind == "cram" and self._reference is None:
                 check_cram_end(self.input)
-                self._reference = cram_reference(self.input, self._given_reference)
+                self._reference = cram_reference(self.input, self.given_reference)
             file = pysam.AlignmentFile(
                 str(self.input.path),
                 "r",
@@ -200,7 +202,7 @@ class AlignmentInput:
                 f"{self.source}: a name in it is not UTF-8 ({error.object!r:.60}); "
                 "rename sequences with `samtools reheader`, reads by way of SAM"
             ) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, NotImplementedError) as error:  # the last: no seeking in ordinary gzip
             raise self.failure(error) from error
 
     def failure(self, error: Exception | str) -> InputError | FormatError:
@@ -212,7 +214,7 @@ class AlignmentInput:
             return FormatError(f"{self.source}: damaged {what} data ({error}); check it with `samtools quickcheck -v`")
         if self._reference is None:
             return InputError(f"{self.source}: this CRAM cannot be decoded by itself; {REFERENCE_HELP}")
-        given = self._given_reference or "the reference that its header names"
+        given = self.given_reference or "the reference that its header names"
         return FormatError(
             f"{self.source}: cannot be decoded; it is damaged, or {given} does not belong to it: {REFERENCE_HELP}"
         )

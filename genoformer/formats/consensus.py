@@ -27,7 +27,7 @@ from genoformer.formats.alignments import (
 )
 from genoformer.formats.bytestream import Kind, Source
 from genoformer.formats.htslib import quiet_and_offline
-from genoformer.formats.sequences import Record, check_region
+from genoformer.formats.sequences import Record, check_region, open_sequences
 from genoformer.regions import Region
 
 if TYPE_CHECKING:
@@ -230,6 +230,16 @@ class ConsensusSequences:
                 raise FormatError(f"{self.source}: samtools made a consensus of another length of {name!r}")
         return letters
 
+    def _choice(self) -> dict[str, Any]:
+        """Return what `open_consensus_again` needs."""
+        given, wanted = self._alignments.given_reference, self._filter
+        return {
+            "reference": None if given is None else os.fspath(given),
+            "min-mapq": wanted.min_mapq,
+            "include-flags": wanted.include_flags,
+            "exclude-flags": wanted.exclude_flags,
+        }
+
     def _describe(self, letters: Counter[str], *, total: int, covered: int) -> None:
         import pysam
 
@@ -238,6 +248,7 @@ class ConsensusSequences:
         self.made_by = {
             "how": f"consensus by samtools {pysam.__samtools_version__} ({shlex.join(self._arguments())})",
             "versions": {"samtools": pysam.__samtools_version__},
+            "choice": self._choice(),
             "counts": {
                 "consensus": {
                     "called": letters["all"] - letters["N"] - letters["*"],
@@ -247,3 +258,19 @@ class ConsensusSequences:
                 }
             },
         }
+
+
+def open_consensus_again(metadata: dict[str, Any]) -> ConsensusSequences | None:
+    """Return the consensus that a store was predicted from, by its provenance; None if it was another input.
+
+    Raises
+    ------
+    InputError : the alignments are no longer there
+    """
+    choice = metadata.get("made-by", {}).get("choice")
+    if choice is None:
+        return None
+    reads = ReadFilter(choice["min-mapq"], include_flags=choice["include-flags"], exclude_flags=choice["exclude-flags"])
+    found = open_sequences(metadata["alignments"], reference=choice["reference"], reads=reads, bam_as="consensus")
+    assert isinstance(found, ConsensusSequences)
+    return found
