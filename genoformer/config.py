@@ -48,6 +48,8 @@ PERFORMER_FEATURES = (
 """Kinds of features that a Performer can have: the keys of genoformer.attention.features.FEATURES."""
 
 
+_LARGEST = 1 << 20
+"""Above any size of a part of a model; what is larger is a mistake, or meant to harm."""
 LONGEST_KMER = 8
 """Letters of the longest words with vectors of their own: 65,536 of them."""
 
@@ -109,9 +111,9 @@ class ModelConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_positive(self, "stem_channels", "stem_kernel", "stem_stride", "width", "heads", "conv_kernel")
-        require_positive(self, "expansion", "local_radius", "performer_count")
-        require_positive(self, "linformer_rank", "linformer_tokens", "hybrid_local_heads")
+        sizes = ("stem_channels", "stem_kernel", "stem_stride", "width", "heads", "conv_kernel", "expansion")
+        require_positive(self, *sizes, "local_radius", "performer_count", "linformer_rank", most=_LARGEST)
+        require_positive(self, "linformer_tokens", "hybrid_local_heads")
         self._check_tracks()
         for name in self.inputs:
             one_of("inputs", name, INPUTS)
@@ -179,6 +181,10 @@ class ModelConfig:
         one_of("linformer_start", self.linformer_start, ("pool", "normal"))
         ranks, depth = self.linformer_ranks, len(self.attention)
         require(min(ranks, default=1) > 0, f"linformer_ranks must be above 0, got {min(ranks, default=1)}")
+        require(
+            max(ranks, default=1) <= _LARGEST,
+            f"linformer_ranks must be at most {_LARGEST:,}, got {max(ranks, default=1)}",
+        )
         require(
             len(ranks) in (0, depth),
             f"linformer_ranks must have one number a block, {depth}, or none; got {len(ranks)}",

@@ -22,6 +22,8 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.plan import Plan, make_plan, records_of
 from genoformer.predict import Settings, check_fits
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, plan_windows
+from genoformer.store.heaps import check_heaps
+from genoformer.store.schema import DAMAGE, LIBVER, one_line
 from genoformer.store.sequences import SequenceTable, read_sequences, write_sequences
 from genoformer.tokens import PAD, encode
 
@@ -165,7 +167,7 @@ def embed_to_store(  # noqa: PLR0913 - a run is a plan, a model and a layer
     _check_space(output, 2 * int(offsets[-1]) * width if plan.regions is None else 0)
     part = output.with_name(f"{output.name}.{os.getpid()}.part")
     try:
-        with h5py.File(part, "w") as file:
+        with h5py.File(part, "w", libver=LIBVER) as file:
             _write_header(file, plan, model, settings, layer=layer, command=command)
             write_sequences(file.create_group("sequences"), plan.sequences)
             file.create_dataset("embedding/offset", data=offsets)
@@ -244,6 +246,11 @@ class Embeddings:
         self.sequences: SequenceTable = read_sequences(file["sequences"])
         self.layer, self.stride = int(self._values.attrs["layer"]), int(self._values.attrs["stride"])
         self.width = int(self._values.shape[1])
+        tokens = -(-self.sequences.lengths // self.stride) if self.stride > 0 else self.sequences.lengths
+        if not np.array_equal(self._offsets, np.concatenate([[0], np.cumsum(tokens)])):
+            raise ValueError("its offsets are not those of its sequences")
+        if len(self._values) != self._offsets[-1]:
+            raise ValueError("it holds the states of fewer tokens, or more, than its sequences have")
         self.metadata: dict[str, Any] = json.loads(file.attrs["metadata"])
 
     def tokens(self, region: Region) -> np.ndarray:
@@ -252,12 +259,18 @@ class Embeddings:
         check_region(region, lengths, str(self.path))
         offset = int(self._offsets[self.sequences.index(region.sequence)])
         first = offset + region.start // self.stride
-        return self._values[first : max(offset - (-region.end // self.stride), first)]
+        return self._read(first, max(offset - (-region.end // self.stride), first))
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return the states of a whole sequence: (tokens, width) float16."""
         index = self.sequences.index(name)
-        return self._values[self._offsets[index] : self._offsets[index + 1]]
+        return self._read(int(self._offsets[index]), int(self._offsets[index + 1]))
+
+    def _read(self, first: int, last: int) -> np.ndarray:
+        try:
+            return self._values[first:last]
+        except DAMAGE as error:
+            raise FormatError(f"{self.path}: damaged ({one_line(error)}); write it again") from error
 
     def close(self) -> None:
         """Close the file."""
@@ -286,13 +299,14 @@ def open_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     if not path.is_file():
         raise InputError(f"{path}: no such file; expected embeddings (HDF5)")
     try:
+        check_heaps(path)
         file = h5py.File(path, "r")
         if file.attrs.get("format") != FORMAT or file.attrs["status"] != "complete":
             raise FormatError(f"{path}: holds no embeddings; expected a file of `genoformer embed`")
         if int(file.attrs["format-version"]) > FORMAT_VERSION:
             raise FormatError(f"{path}: was written by a newer genoformer; update this one")
         return Embeddings(path, file)
-    except (OSError, KeyError, ValueError) as error:
+    except DAMAGE as error:
         if isinstance(error, FormatError):
             raise
-        raise FormatError(f"{path}: not HDF5, or damaged ({error}); write it again") from error
+        raise FormatError(f"{path}: not HDF5, or damaged ({one_line(error)}); write it again") from error

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
+_LONGEST, _KEPT = 2000, (1500, 400)
+_LONG_WORD = re.compile(r"\S{250,}")
+
+
+def printable(text: str) -> str:
+    """Return a text as one line that a terminal shows and does not obey: what cannot be printed is escaped.
+
+    >>> printable("a\x1b[31m")
+    'a\\x1b[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
 
 class GenoformerError(Exception):
-    """Base of every error raised on purpose. The message says what, where, what was expected and what to do."""
+    """Base of every error raised on purpose. The message says what, where, what was expected and what to do.
+
+    It is one line, whatever a file put into it: what cannot be printed is escaped, what is very long is cut.
+    """
+
+    def __str__(self) -> str:
+        text = printable(str(self.args[0]) if len(self.args) == 1 else Exception.__str__(self))
+        text = _LONG_WORD.sub(lambda word: f"{word[0][:100]}...{word[0][-40:]}", text)
+        return text if len(text) <= _LONGEST else f"{text[: _KEPT[0]]} ... {text[-_KEPT[1] :]}"
 
 
 class InputError(GenoformerError, ValueError):

@@ -71,7 +71,6 @@ def read_labels(files: Files, lengths: Mapping[str, int], track: Track, *, seque
     InputError : a file cannot be read, or none of its sequences is among these; a span off the end; a name that is
         not one of the classes; a channel that the track does not have
     FormatError : a file is damaged, or in another format
-    ResourceError : bigWig cannot be read without the extra `bigwig`
     """
     if track.name == CODING_FRAME.name:
         if isinstance(files, Mapping):

@@ -19,11 +19,12 @@ def one_of(name: str, value: str, known: typing.Collection[str]) -> None:
     require(value in known, f"{name} must be one of {', '.join(known)}; got {value!r}")
 
 
-def require_positive(config: object, *names: str) -> None:
-    """Refuse numbers that are not finite and above 0."""
+def require_positive(config: object, *names: str, most: float = math.inf) -> None:
+    """Refuse numbers that are not finite and above 0, or more than the most that makes sense."""
     for name in names:
         value = getattr(config, name)
         require(math.isfinite(value) and value > 0, f"{name} must be above 0, got {value}")
+        require(value <= most, f"{name} must be at most {most:,}, got {value:,}")
 
 
 def listed(numbers: typing.Iterable[float]) -> str:

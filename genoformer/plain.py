@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from genoformer.errors import ConfigError
 
 T = TypeVar("T")
+_LARGEST = (1 << 63) - 1
+"""Of whole numbers in TOML."""
 
 
 def _fits(value: Any, kind: Any) -> Any:
@@ -35,9 +37,9 @@ def _fits(value: Any, kind: Any) -> Any:
         return _fits(value, next((k for k in kinds if isinstance(value, typing.get_origin(k) or k)), kinds[0]))
     if dataclasses.is_dataclass(kind):
         return from_dict(typing.cast(type, kind), value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    if not isinstance(value, kind) or (kind is int and (isinstance(value, bool) or abs(value) > _LARGEST)):
         raise TypeError({str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind])
     return value
 
@@ -99,6 +101,8 @@ def read_toml(kind: type[T], path: str | Path) -> T:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ConfigError(f"{path}: not valid TOML: nested too deep") from None
+    except ValueError as error:  # no TOML, no UTF-8, a number of thousands of digits, a path with a NUL byte
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     return from_dict(kind, values, where=str(path))

@@ -130,7 +130,8 @@ def load_state(state: State, path: Path, config: RunConfig) -> None:
     CheckpointError : the file is damaged or of another configuration
     """
     tensors, metadata = read_tensors(path)
-    _require_same_configuration(path, metadata, config)
+    about = _about(path, metadata)
+    _require_same_configuration(path, about["config"], config)
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
@@ -141,17 +142,29 @@ def load_state(state: State, path: Path, config: RunConfig) -> None:
     for name, parameter in state.model.named_parameters():
         keys = {key.removeprefix(name + "."): key for key in moments if key.rpartition(".")[0] == name}
         state.optimizer.state[parameter] = {key: moments[full].clone() for key, full in keys.items()}
-    state.step = int(metadata["step"])
-    for key, value in json.loads(metadata.get("validation", "{}")).items():
-        setattr(state, key, value)
-    state.data = json.loads(metadata.get("data", "{}"))
-    state.origin = json.loads(metadata.get("origin", "{}"))
+    state.step = about["step"]
+    for key in ("best", "best_step", "stale"):
+        setattr(state, key, about["validation"].get(key, getattr(state, key)))
+    state.data, state.origin = about["data"], about["origin"]
 
 
-def _require_same_configuration(path: Path, metadata: dict[str, str], config: RunConfig) -> None:
+def _about(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    """Return what the metadata of a checkpoint say, as plain values."""
+    try:
+        about: dict[str, Any] = {
+            key: json.loads(metadata.get(key, "{}")) for key in ("config", "validation", "data", "origin")
+        }
+        if not all(isinstance(value, dict) for value in about.values()):
+            raise ValueError("expected objects")
+        return about | {"step": int(metadata["step"])}
+    except (ValueError, KeyError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged: its metadata cannot be read ({error}); copy it again") from None
+
+
+def _require_same_configuration(path: Path, described: dict[str, Any], config: RunConfig) -> None:
     advice = "resume with the one it had, or start anew in another folder"
     try:  # what is new since the file was written is at its default
-        saved = to_dict(from_dict(RunConfig, json.loads(metadata.get("config", "{}"))))
+        saved = to_dict(from_dict(RunConfig, described))
     except ConfigError as error:
         raise CheckpointError(f"{path}: was written with another configuration ({error}); {advice}") from None
     own = to_dict(config)

@@ -14,7 +14,7 @@ import click
 
 from genoformer import __version__
 from genoformer.cli import events
-from genoformer.errors import ConfigError, GenoformerError, ResourceError, is_out_of_memory
+from genoformer.errors import ConfigError, GenoformerError, ResourceError, is_out_of_memory, printable
 
 _PLACES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -122,7 +122,7 @@ def _complain(kind: str, text: str) -> None:
     if events.is_json():
         events.emit("error", {"kind": kind or "KeyboardInterrupt", "text": text})
     else:
-        click.echo(": ".join(filter(None, ["genoformer", kind, text])), err=True)
+        click.echo(printable(": ".join(filter(None, ["genoformer", kind, text]))), err=True)
 
 
 def _lacking(error: Exception) -> str:

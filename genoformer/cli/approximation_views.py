@@ -34,7 +34,7 @@ FOOTNOTE = (
 
 def show(layers: Sequence[LayerAudit], settings: Settings) -> None:
     """Print what was found to stdout."""
-    console = Console(width=WIDTH, highlight=False)
+    console = Console(width=WIDTH, highlight=False, emoji=False)
     for layer in layers:
         for line in _heading(layer):
             console.print(line, markup=False)

@@ -13,6 +13,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from genoformer.errors import printable
+
 WIDTH = 100
 FIRST = 10
 _NAME = 38
@@ -27,7 +29,7 @@ def write_json(summary: dict[str, Any], path: Path) -> None:
 
 def show(summary: dict[str, Any], *, show_all: bool = False) -> None:
     """Print what was found to stdout."""
-    console = Console(width=WIDTH, highlight=False)
+    console = Console(width=WIDTH, highlight=False, emoji=False)
     for line in _heading(summary):
         _say(line)
     for name, level in summary["levels"].items():
@@ -52,6 +54,7 @@ def show(summary: dict[str, Any], *, show_all: bool = False) -> None:
 
 def _say(text: str) -> None:
     """Print a paragraph to stdout."""
+    text = printable(text)
     for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False):
         click.echo(line)
 
@@ -92,7 +95,8 @@ def _classes(level: dict[str, Any]) -> Table:
     table = _new_table("class", "true bases", "called", "precision", "recall", "F1", "MCC", *curves)
     for name, score in level["classes"].items():
         keys = ("precision", "recall", "f1", "mcc", *(("average_precision", "auroc") if has_curves else ()))
-        table.add_row(name, f"{score['true']:,}", f"{score['called']:,}", *(_number(score[key]) for key in keys))
+        numbers = (_number(score[key]) for key in keys)
+        table.add_row(_escaped(printable(name)), f"{score['true']:,}", f"{score['called']:,}", *numbers)
     return table
 
 
@@ -123,7 +127,7 @@ def _signals(signals: dict[str, Any]) -> Table:
     for name, numbers in signals.items():
         cells = [_number(numbers["pearson"]), _number(numbers["r2"])]
         sizes = ["-" if numbers[key] is None else f"{numbers[key]:.4g}" for key in ("mean_squared_error", "bias")]
-        table.add_row(_escaped(name), f"{numbers['bases']:,}", *cells, *sizes)
+        table.add_row(_escaped(printable(name)), f"{numbers['bases']:,}", *cells, *sizes)
     return table
 
 
@@ -139,7 +143,7 @@ def _sequences(summary: dict[str, Any], most: int | None) -> Table:
     table = _new_table("sequence", "bases", *columns.values(), *(("3' F1",) if has_genes else ()))
     for one in summary["sequences"][:most]:
         numbers = one[level]
-        name = one["name"] if one["name"].isprintable() else ascii(one["name"])[1:-1]
+        name = printable(one["name"])
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
         genes = [_number(one["genes"]["three-prime"]["f1"])] if has_genes else []
         cells = [_number(numbers[key]) for key in columns]

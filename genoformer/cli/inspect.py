@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genoformer.cli.progress import counted, describe_making, quiet_pipe
-from genoformer.errors import FormatError
+from genoformer.cli.progress import counted, describe_making, left_out_of, quiet_pipe
+from genoformer.errors import FormatError, printable
 
 if TYPE_CHECKING:
     from genoformer.store import TrackStore
@@ -47,7 +47,7 @@ def command(file: Path, regions: tuple[str, ...], track: str | None, show_all: b
             return
         if not regions:
             for line in (*summary(store), *table(store, None if show_all else FIRST)):
-                click.echo(line)
+                click.echo(printable(line))
             return
         for data in values_as_text(store, regions, track):
             sys.stdout.buffer.write(data)
@@ -78,10 +78,10 @@ def summary(store: TrackStore) -> Iterator[str]:
     for line in describe_making(metadata.get("made-by", {})):
         yield line.strip()
     for reason, number in metadata.get("left-out", {}).items():
-        yield f"reads left out: {number:,} ({reason})"
+        yield f"{left_out_of(reason)} left out: {number:,} ({reason})"
     missing = metadata.get("missing")
     if missing:
-        yield f"missing: {missing['bases']:,} bases of shards that were not there when the others were merged"
+        yield f"missing: {missing.get('bases', 0):,} bases of shards that were not there when the others were merged"
     if store.status != "complete":
         total = store.sequences.total_bases if "tokens" in store.tracks else account.get("predicted", 0)
         done = int(store.predicted_counts().sum())
@@ -138,7 +138,7 @@ def table(store: TrackStore, most: int | None) -> Iterator[str]:
 
 def _fitting(name: str, width: int = 40) -> str:
     """Make a name printable, and on a terminal short."""
-    name = name.encode("utf-8", "replace").decode() if name.isprintable() else ascii(name)[1:-1]
+    name = printable(name)
     return f"{name[: width - 1]}…" if len(name) > width and sys.stdout.isatty() else name
 
 

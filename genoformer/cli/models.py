@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genoformer.cli.progress import quiet_pipe, say, size
+from genoformer.errors import printable
 
 if TYPE_CHECKING:
     from genoformer.model.checkpoint import Checkpoint
@@ -47,13 +48,14 @@ def show_command(name: str) -> None:
         f"parameters: {parameters(found):,}",
         f"tracks: {', '.join(found.config.tracks)}",
         f"config: {as_json(found.config)}",
-        f"training: {json.dumps(found.training, indent=2)}",
+        *f"training: {json.dumps(found.training, indent=2)}".split("\n"),
     ]
     card = found.path / CARD
     if card.is_file():
-        lines += ["", card.read_text(encoding="utf-8", errors="replace").rstrip()]
+        lines += ["", *card.read_text(encoding="utf-8", errors="replace").rstrip().split("\n")]
     with quiet_pipe():
-        click.echo("\n".join(lines))
+        for line in lines:
+            click.echo(printable(line))
 
 
 @command.command("path")

@@ -22,6 +22,7 @@ from genoformer.cli.options import (
     window_options,
 )
 from genoformer.cli.progress import describe_plan, duration, quiet_pipe, size
+from genoformer.errors import printable
 
 
 @click.command("plan")
@@ -65,7 +66,7 @@ def command(
             click.echo(json.dumps(found, indent=2))
         else:
             for line in [*(describe_plan(checks.plan) if checks.plan else ()), *describe(found)]:
-                click.echo(line)
+                click.echo(printable(line))
     for problem in checks.problems:
         click.echo(f"genoformer: {type(problem).__name__}: {problem}", err=True)
     return exit_code(checks.problems[0]) if checks.problems else 0

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rich.console import Console
 
 from genoformer.cli import events
+from genoformer.errors import printable
 
 if TYPE_CHECKING:
     from genoformer.plan import Plan
     from genoformer.train import Progress
 
-console = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 LOG_SECONDS = 10.0
 LISTED = 5
 """Sequences listed by name before the rest is only counted."""
@@ -30,11 +31,11 @@ class Report(Protocol):
 
 
 def say(message: str) -> None:
-    """Write a line to stderr, as it is; with --log-json as the text of a message."""
+    """Write a line to stderr, what cannot be printed escaped; with --log-json as the text of a message."""
     if events.is_json():
         events.emit("message", {"text": message.strip()})
         return
-    console.print(message, markup=False)
+    console.print(printable(message), markup=False)
 
 
 def duration(seconds: float) -> str:
@@ -140,6 +141,13 @@ def show_plan(plan: Plan) -> None:
         say(line)
 
 
+def left_out_of(reason: str) -> str:
+    """Say what is left out for a reason."""
+    from genoformer.formats.sequences import NO_NAME
+
+    return "records" if reason == NO_NAME else "reads"
+
+
 def describe_plan(plan: Plan) -> Iterator[str]:
     """Yield lines that tell what will become of the input."""
     account, letters = plan.accounting, plan.letters
@@ -162,7 +170,7 @@ def describe_plan(plan: Plan) -> Iterator[str]:
         yield f"  circular, windows reach over the origin: {', '.join(names)}{more}"
     yield from describe_making(plan.made_by)
     for reason, number in plan.left_out.items():
-        yield f"  reads left out: {number:,} ({reason})"
+        yield f"  {left_out_of(reason)} left out: {number:,} ({reason})"
     skipped = [
         (name, reason) for name, reason in zip(plan.sequences.names, plan.sequences.reason, strict=True) if reason
     ]

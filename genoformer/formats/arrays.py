@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -94,6 +95,13 @@ class NpzWriter:
         return self._zip.open(info, "w", force_zip64=True)
 
 
+_DAMAGE = (
+    *(ValueError, LookupError, OSError, EOFError, AttributeError, TypeError, ArithmeticError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error, MemoryError, RuntimeError, SyntaxError),
+)
+"""What numpy and zipfile raise where a file is damaged; memory runs out where it lies about a size."""
+
+
 class Arrays(NamedTuple):
     """What an npz file holds."""
 
@@ -103,10 +111,16 @@ class Arrays(NamedTuple):
     path: Path
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the values of each span, one in memory at a time."""
-        with np.load(self.path, allow_pickle=False) as file:
-            for number, region in enumerate(self.regions):
-                yield Block(region.sequence, region.start, {self.track: file[f"values_{number}"]})
+        """Yield the values of each span, one in memory at a time; FormatError where they are damaged."""
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                for number, region in enumerate(self.regions):
+                    values = file[f"values_{number}"]
+                    if values.shape != (region.length, len(self.channels)):
+                        raise ValueError(f"values of {region} have the shape {values.shape}")
+                    yield Block(region.sequence, region.start, {self.track: values})
+        except _DAMAGE as error:
+            raise _damaged(str(self.path), error) from error
 
 
 def read_npz(path: str | os.PathLike[str]) -> Arrays:
@@ -122,6 +136,12 @@ def read_npz(path: str | os.PathLike[str]) -> Arrays:
         with source.path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             columns = zip(file["sequence"].tolist(), file["start"].tolist(), file["end"].tolist(), strict=True)
             return Arrays(str(file["track"]), file["channels"].tolist(), [Region(*row) for row in columns], source.path)
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        raise FormatError(f"{source.name}: is no npz of values ({' '.join(str(error).split())[:100]}); expected one "
-                          "that genoformer export --to npz wrote") from error  # fmt: skip
+    except _DAMAGE as error:
+        raise _damaged(source.name, error) from error
+
+
+def _damaged(name: str, error: Exception) -> FormatError:
+    return FormatError(
+        f"{name}: is no npz of values ({' '.join(str(error).split())[:100]}); expected one that genoformer export "
+        "--to npz wrote"
+    )

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from genoformer.errors import FormatError, InputError
 from genoformer.formats.bytestream import STDIN, Source
+from genoformer.formats.numbers import whole
 from genoformer.formats.sequences import example_names
 from genoformer.regions import Region
 
-_NUMBER = r"\d{1,3}(?:,\d{3})+|\d+"
+_NUMBER = r"[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,18}"
 _REGION = re.compile(rf"(?P<name>.+):(?:(?P<start>{_NUMBER})(?P<open>-)?|-)(?P<end>(?<=-)(?:{_NUMBER}))?", re.DOTALL)
 _SKIPPED_LINES = re.compile(r"\s*$|#|(?:track|browser)(?:\s|$)")
 _MOST_NAMES_COMPARED = 10_000
@@ -137,16 +138,13 @@ def read_bed(path: str | os.PathLike[str], lengths: Mapping[str, int]) -> Iterat
 
 
 def _bed_region(columns: list[str], where: str) -> Region:
-    try:
-        name, start, end = columns[0].strip(), int(columns[1]), int(columns[2])
-    except (IndexError, ValueError):
+    start, end = (whole(cell.strip()) for cell in columns[1:3]) if len(columns) >= 3 else (None, None)
+    if start is None or end is None:
         shown = "\t".join(columns)[:40]
-        raise FormatError(
-            f"{where}: is no BED line: {shown!r}; expected name, start and end (numbers), parted by tabs"
-        ) from None
-    if not 0 <= start <= end:
+        raise FormatError(f"{where}: is no BED line: {shown!r}; expected name, start and end (numbers), parted by tabs")
+    if start > end:
         raise FormatError(f"{where}: start {start} and end {end} are no span; expected 0 <= start <= end")
-    return Region(name, start, end)
+    return Region(columns[0].strip(), start, end)
 
 
 def _lines(source: Source) -> list[str]:

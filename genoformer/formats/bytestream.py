@@ -27,6 +27,8 @@ _HEAD = 1 << 16
 _GZIP = b"\x1f\x8b"
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+_BGZF_LEAST = 26
+"""Bytes of the head and the end of a block."""
 _SAM_HEADER = re.compile(rb"@(HD|SQ|RG|PG)\t[A-Za-z][A-Za-z0-9]:|@CO\t")
 _SAM_LINE = re.compile(rb"[^\t\n]+\t\d+\t[^\t\n]+\t\d+\t\d+\t[^\t\n]+\t[^\t\n]+\t\d+\t-?\d+\t[^\t\n]+\t[^\t\n]+")
 _LEADING_TEXT = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|[;#][^\n]*(?:\n|$))*")
@@ -178,11 +180,12 @@ def _bgzf_blocks(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     here = start = 0
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         while here < len(data):
-            if not is_bgzf(data[here : here + 18]):
+            size = struct.unpack_from("<H", data, here + 16)[0] + 1 if is_bgzf(data[here : here + 18]) else 0
+            if size < _BGZF_LEAST:
                 return None
             compressed.append(here)
             starts.append(start)
-            here += struct.unpack_from("<H", data, here + 16)[0] + 1
+            here += size
             if here <= len(data):
                 start += struct.unpack_from("<I", data, here - 4)[0]
     return np.array(compressed, np.int64), np.array(starts, np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 from genoformer.errors import InputError
 from genoformer.formats.bytestream import ByteStream, Source
 from genoformer.formats.cache import index_path
-from genoformer.formats.fasta_scan import BLOCK_SIZE, Bases, Header, OpenRecord, begin, scan
+from genoformer.formats.fasta_scan import BLOCK_SIZE, Bases, Header, Nameless, OpenRecord, begin, scan
 from genoformer.formats.sequences import Record, check_region, check_unique
 from genoformer.regions import Region
 
@@ -40,6 +41,7 @@ class FastaSequences:
         self._stream: ByteStream | None = None
         self._pieces: dict[int, bytes] = {}
         self._lock = threading.Lock()
+        self._nameless = Nameless(source.name)
 
     def records(self) -> Iterator[Record]:
         """Yield every record in the order of the file.
@@ -47,8 +49,10 @@ class FastaSequences:
         Raises
         ------
         FormatError : this is not FASTA, or its compressed data is damaged
-        InputError : no records, a record without name, or a protein sequence
+        InputError : no record with a name, or a protein sequence
         """
+        self._nameless.begin()
+        named = 0
         with self._input.open() as stream:
             opened: OpenRecord | None = None
             for event in scan(stream, self.source, block_size=self._block_size):
@@ -56,12 +60,19 @@ class FastaSequences:
                     assert opened is not None
                     opened.add(event.bases)
                     continue
-                if opened is not None:
+                if opened is not None and not self._nameless.leaves_out(opened):
+                    named += 1
                     yield opened.close()
                 opened = OpenRecord.from_header(event, self.source, 1 if opened is None else opened.number + 1)
-            if opened is None:
-                raise InputError(f"{self.source}: has no FASTA record, no line begins with '>'")
-            yield opened.close()
+            if opened is not None and not self._nameless.leaves_out(opened):
+                named += 1
+                yield opened.close()
+        self._nameless.end(named)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Records that were left out when they were last read, by reason."""
+        return self._nameless.counts
 
     def lengths(self) -> dict[str, int]:
         """Return the length in bases of every sequence, from the index."""
@@ -107,7 +118,7 @@ class FastaSequences:
         return self._index
 
     def _make_index(self, path: Path | None) -> FastaIndex:
-        index = FastaIndex.build(self._input)
+        index = FastaIndex.build(self._input, self._nameless)
         if path is not None:
             with contextlib.suppress(OSError):  # the index in memory does as well
                 index.save(path)
@@ -127,27 +138,29 @@ class FastaIndex:
         self._checkpoints = checkpoints  # (n, 3): number of the record, bases of it before, offset in bytes
 
     @classmethod
-    def build(cls, source: Source) -> FastaIndex:
-        """Read the whole file once."""
+    def build(cls, source: Source, nameless: Nameless) -> FastaIndex:
+        """Read the whole file once; records without a name are left out."""
         names: list[str] = []
         lengths: list[int] = []
         checkpoints: list[tuple[int, int, int]] = []
+        nameless.begin()
         with source.open() as stream:
             newline, _ = begin(stream)
             stream.seek(0)
             opened: OpenRecord | None = None
             for event in scan(stream, source.name, block_size=_INDEX_BLOCK):
                 if isinstance(event, Header):
-                    if opened is not None:
+                    if opened is not None and opened.name:
                         lengths.append(opened.check())
                     opened = OpenRecord.from_header(event, source.name, len(names) + 1)
-                    names.append(opened.name)
-                elif opened is not None:
+                    if not nameless.leaves_out(opened):
+                        names.append(opened.name)
+                elif opened is not None and opened.name:
                     checkpoints.append((len(names) - 1, opened.length, event.offset))
                     opened.count(event.bases)
-        if opened is None:
-            raise InputError(f"{source.name}: has no FASTA record, no line begins with '>'")
-        lengths.append(opened.check())
+        nameless.end(len(names))
+        if opened is not None and opened.name:
+            lengths.append(opened.check())
         check_unique(names, source.name)
         table = np.array(checkpoints, np.int64).reshape(-1, 3)
         return cls(dict(zip(names, lengths, strict=True)), table, newline)
@@ -168,7 +181,7 @@ class FastaIndex:
         """Return how many bytes lie between a checkpoint and the next."""
         if row + 1 == len(self._checkpoints):
             return _INDEX_BLOCK
-        return self.checkpoint(row + 1).offset - self.checkpoint(row).offset
+        return min(self.checkpoint(row + 1).offset - self.checkpoint(row).offset, _INDEX_BLOCK)
 
     def save(self, path: Path) -> None:
         part = path.with_name(f"{path.name}.{os.getpid()}.part")

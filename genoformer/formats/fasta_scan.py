@@ -8,14 +8,17 @@ record too: that is what joining two files makes when the first one does not end
 from __future__ import annotations
 
 import io
+import logging
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from genoformer.errors import FormatError, InputError
 from genoformer.formats.bytestream import ByteStream
-from genoformer.formats.sequences import Record
+from genoformer.formats.sequences import NO_NAME, Record
 
+_LOG = logging.getLogger(__name__)
 BLOCK_SIZE = 1 << 20
 """bytes read at a time"""
 _WHITE = b" \t\r\n\v\f"
@@ -41,7 +44,7 @@ class Bases(NamedTuple):
 
 @dataclass
 class OpenRecord:
-    """The record being read: its bases so far, and how many of them are no nucleotide letters."""
+    """The record being read: its bases so far, and how many of them are no nucleotide letters; "" is no name."""
 
     source: str
     number: int
@@ -50,6 +53,7 @@ class OpenRecord:
     length: int = 0
     odd: int = 0
     gaps: int = 0
+    line: int = 0
     first_odd: tuple[str, int] | None = None
     letters: io.BytesIO = field(default_factory=io.BytesIO)
 
@@ -59,18 +63,17 @@ class OpenRecord:
         where = f"{source}: line {header.line}"
         if b"\r" in text or b"\n" in text:
             raise FormatError(f"{where}: has mixed line ends; make them the same with `tr -s '\\r' '\\n'`")
-        words = text.split(maxsplit=1)
-        if not words:
-            raise InputError(f"{where}: record {number} has no name after '>'; give it one, such as '>record{number}'")
+        words = text.split(maxsplit=1) or [b""]
         try:
             name, description = words[0].decode(), words[1].decode() if len(words) > 1 else ""
         except UnicodeDecodeError:
             name, description = words[0].decode("latin-1"), words[1].decode("latin-1") if len(words) > 1 else ""
-        return cls(source, number, name, description)
+        return cls(source, number, name, description, line=header.line)
 
     def add(self, bases: bytes) -> None:
-        self.count(bases)
-        self.letters.write(bases)
+        if self.name:
+            self.count(bases)
+            self.letters.write(bases)
 
     def count(self, bases: bytes) -> None:
         odd = bases.translate(None, _NUCLEOTIDES)
@@ -96,6 +99,40 @@ class OpenRecord:
         self.check()
         letters, self.letters = self.letters, io.BytesIO()
         return Record(self.name, self.description, "linear", letters.getvalue())  # getvalue shares, does not copy
+
+
+class Nameless:
+    """Counts the records of a file that have no name, which are left out, and says so once."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.counts = source, Counter[str]()
+        self._first, self._is_told = 0, False
+
+    def begin(self) -> None:
+        """Count anew."""
+        self.counts = Counter()
+
+    def leaves_out(self, record: OpenRecord) -> bool:
+        """Tell whether a record has no name, and count it."""
+        if not record.name:
+            self._first = self._first if self.counts[NO_NAME] else record.line
+            self.counts[NO_NAME] += 1
+        return not record.name
+
+    def end(self, named: int) -> None:
+        """Say how many there were; InputError if there was no other."""
+        count = self.counts[NO_NAME]
+        if not named:
+            what = (
+                "no FASTA record with a name, such as '>chr1'" if count else "no FASTA record, no line begins with '>'"
+            )
+            raise InputError(f"{self.source}: has {what}")
+        if count and not self._is_told:
+            said = f"1 record has no name after '>' (line {self._first}) and is"
+            if count > 1:
+                said = f"{count:,} records have no name after '>' (the first in line {self._first}) and are"
+            _LOG.warning("%s: %s left out", self.source, said)
+            self._is_told = True
 
 
 def begin(stream: ByteStream) -> tuple[bytes, int]:

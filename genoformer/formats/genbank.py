@@ -12,6 +12,7 @@ from genoformer.annotation import Annotation, CodingSequence
 from genoformer.errors import FormatError, InputError
 from genoformer.formats.bytestream import Source
 from genoformer.formats.gff3 import open_text
+from genoformer.formats.numbers import whole
 from genoformer.formats.sequences import Record, check_region, check_unique
 from genoformer.regions import Region
 
@@ -259,7 +260,8 @@ def _runs(spans: list[_Span]) -> list[list[_Span]]:
 
 
 def _number(feature: SeqFeature, qualifier: str, where: str, *, default: int) -> int:
-    value = str(feature.qualifiers.get(qualifier, [default])[0])
-    if not value.isdecimal():
-        raise FormatError(f"{where}: /{qualifier} must be a number, got {value!r}")
-    return int(value)
+    text = str(feature.qualifiers.get(qualifier, [default])[0])
+    value = whole(text)
+    if value is None:
+        raise FormatError(f"{where}: /{qualifier} must be a number, got {text!r}")
+    return value

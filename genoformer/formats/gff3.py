@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from genoformer.annotation import Annotation, CodingSequence
 from genoformer.errors import FormatError
 from genoformer.formats.bytestream import ByteStream, Source
+from genoformer.formats.numbers import whole
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
@@ -146,10 +147,11 @@ def _read_features(lines: Iterable[str], source: str, annotation: Annotation) ->
 
 def _note_region(line: str, source: str, number: int, annotation: Annotation) -> None:
     fields = line.split()
-    if len(fields) != 4 or not fields[3].isdecimal():
+    length = whole(fields[3]) if len(fields) == 4 else None
+    if length is None:
         raise FormatError(f"{source}: line {number}: expected '##sequence-region NAME START END', got {line!r}")
     name = unquote(fields[1])
-    if annotation.lengths.setdefault(name, int(fields[3])) != int(fields[3]):
+    if annotation.lengths.setdefault(name, length) != length:
         raise FormatError(
             f"{source}: line {number}: sequence {name!r} has two lengths, {annotation.lengths[name]} and {fields[3]}"
         )
@@ -171,10 +173,11 @@ def _parse(line: str, source: str, number: int) -> _Feature:
     columns = line.split("\t")
     if len(columns) != _COLUMNS:
         raise FormatError(f"{where}: expected {_COLUMNS} columns divided by tabs, got {len(columns)}: {line[:60]!r}")
-    name, _, kind, start, end, _, strand, phase, attributes = columns
-    if not (start.isdecimal() and end.isdecimal() and start.isascii() and end.isascii()):
-        raise FormatError(f"{where}: start and end must be whole numbers, got {start!r} and {end!r}")
-    if not 1 <= int(start) <= int(end):
+    name, _, kind, first, last, _, strand, phase, attributes = columns
+    start, end = whole(first), whole(last)
+    if start is None or end is None:
+        raise FormatError(f"{where}: start and end must be whole numbers, got {first!r} and {last!r}")
+    if not 1 <= start <= end:
         raise FormatError(f"{where}: expected 1 <= start <= end, got {start} and {end}")
     is_numeric = strand in _NUMERIC_STRANDS
     strand = _NUMERIC_STRANDS.get(strand, strand)
@@ -184,7 +187,7 @@ def _parse(line: str, source: str, number: int) -> _Feature:
     if kind == "CDS" and phase not in ("0", "1", "2"):
         raise FormatError(f"{where}: phase (column 8) of a CDS must be 0, 1 or 2, got {phase!r}")
     parsed = _parse_attributes(attributes, where)
-    return _Feature(unquote(name), kind, int(start) - 1, int(end), _STRANDS[strand], phase, parsed, number, is_numeric)
+    return _Feature(unquote(name), kind, start - 1, end, _STRANDS[strand], phase, parsed, number, is_numeric)
 
 
 def _parse_attributes(text: str, where: str) -> dict[str, str]:
@@ -304,7 +307,7 @@ def _join(key: _Key, lines: list[_Feature], pseudo: bool, source: str, annotatio
     parts = _unroll(lines, annotation)
     first = next(f for f in lines if parts[0] in _unroll([f], annotation))
     code = next((f.attributes["transl_table"] for f in lines if f.attributes.get("transl_table")), None)
-    if code is not None and not code.isdecimal():
+    if code is not None and whole(code) is None:
         raise FormatError(f"{source}: line {lines[0].line}: transl_table must be a number, got {code!r}")
     return CodingSequence(
         sequence,
@@ -314,7 +317,7 @@ def _join(key: _Key, lines: list[_Feature], pseudo: bool, source: str, annotatio
         name=name,
         pseudo=pseudo,
         partial=any(_is_partial(f) for f in lines),
-        genetic_code=None if code is None else int(code),
+        genetic_code=None if code is None else whole(code),
     )
 
 

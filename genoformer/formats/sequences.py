@@ -17,6 +17,8 @@ BamAs = Literal["reads", "consensus"]
 
 __all__ = ["BamAs", "Record", "Sequences", "check_region", "check_unique", "open_sequences", "sniff"]
 
+NO_NAME = "no name"
+"""Why a record is left out: nothing that it could be called by follows its mark."""
 _NAMES_SHOWN = 5
 _HINTS = (
     (b"@", "it looks like FASTQ; turn it into FASTA with `seqtk seq -A` or into BAM with `samtools import`"),

@@ -16,8 +16,10 @@ import numpy as np
 from genoformer.errors import FormatError
 from genoformer.formats.bytestream import Source, sniff
 from genoformer.formats.gff3 import open_text
+from genoformer.formats.numbers import whole
 
 _SKIPPED = re.compile(r"\s*$|#|(?:track|browser)(?:\s|$)")
+_LARGEST = float(np.finfo(np.float32).max)
 _STRAND = 5
 """Column of BED with the strand, from 0."""
 
@@ -76,7 +78,7 @@ def is_bed(path: str | os.PathLike[str]) -> bool:
         cells = next(
             (line.split("\t") if "\t" in line else line.split() for line in lines if not _SKIPPED.match(line)), []
         )
-    return len(cells) >= 3 and cells[1].isdecimal() and cells[2].strip().isdecimal()
+    return len(cells) >= 3 and whole(cells[1]) is not None and whole(cells[2].strip()) is not None
 
 
 def read_bedgraph(path: str | os.PathLike[str]) -> dict[str, Spans]:
@@ -119,9 +121,9 @@ def _read(path: str | os.PathLike[str], kind: str, *, columns: int, word: int = 
             where = f"{source.name}: line {number}"
             cells = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
             expected = "name, start and end" if columns == 3 else "name, start, end and a number"
-            if len(cells) < columns or not (cells[1].isdecimal() and cells[2].isdecimal()):
+            start, end = (whole(cells[1]), whole(cells[2])) if len(cells) >= columns else (None, None)
+            if start is None or end is None:
                 raise FormatError(f"{where}: is no {kind} line: {line[:40].rstrip()!r}; expected {expected}")
-            start, end = int(cells[1]), int(cells[2])
             if start > end:
                 raise FormatError(f"{where}: start {start} and end {end} are no span; expected start <= end")
             if start < end:
@@ -133,7 +135,7 @@ def _number(sequence: str, start: int, end: int, word: str, where: str) -> float
         value = float(word)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= _LARGEST:
         raise FormatError(f"{where}: the value at {sequence}:{start + 1}-{end} must be a finite number, got {word!r}")
     return value
 

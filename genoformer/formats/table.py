@@ -91,11 +91,17 @@ def _rows(lines: Iterator[str], name: str, columns: int) -> Iterator[Rows]:
     done = 1
     while chunk := [line.rstrip("\r\n") for line in islice(lines, _LINES)]:
         try:
+            if not all(chunk):
+                raise ValueError("a line is empty")
             cells = np.loadtxt(chunk, dtype=str, delimiter="\t", comments=None, ndmin=2)
             if cells.shape != (len(chunk), columns):
                 raise ValueError(f"expected {columns} columns")
-            positions, values = cells[:, 1].astype(np.int64) - 1, cells[:, 2:].astype(np.float32)
-        except ValueError as error:
+            positions = cells[:, 1].astype(np.int64) - 1
+            with np.errstate(over="ignore"):  # becomes infinite, and is refused
+                values = cells[:, 2:].astype(np.float32)
+            if positions.min() < 0 or np.isinf(values).any():
+                raise ValueError("positions count from 1, and values are finite or nan")
+        except (ValueError, OverflowError) as error:
             raise FormatError(f"{name}: lines {done + 1}-{done + len(chunk)}: are not all rows of this table "
                               f"({' '.join(str(error).split())})") from error  # fmt: skip
         done += len(chunk)

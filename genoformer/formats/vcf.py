@@ -22,7 +22,7 @@ from genoformer.formats.sequences import Sequences, example_names, open_sequence
 from genoformer.regions import Region
 
 if TYPE_CHECKING:
-    from pysam import VariantFile, VariantRecord
+    from pysam import VariantFile
 
 ORIGINAL = "GF_ORIGINAL"
 """INFO field in which bcftools keeps what a record was before it was split or moved."""
@@ -182,9 +182,9 @@ def read_variants(
     with given.open("w", **_TEXT) as lines:
         lines.write(header)
         for record in _records(source):
-            named[record.chrom] += 1
-            found.alleles += max(len(record.alts or ()), 1)
-            lines.write(with_info(str(record), {}, drop={field.name for field in own}))
+            named[record.sequence] += 1
+            found.alleles += record.alleles
+            lines.write(with_info(record.text, {}, drop={field.name for field in own}))
     found.records = named.total()
     _check_names(named, lengths, source.name, sequences.source)
     notes = list(_lengths_differ(source, lengths, sequences.source))
@@ -267,7 +267,13 @@ def _checked(source: Source, folder: Path) -> Source:
     return unpacked
 
 
-def _records(source: Source, *, seen: list[str] | None = None) -> Iterator[VariantRecord]:
+class _Record(NamedTuple):
+    sequence: str
+    alleles: int
+    text: str
+
+
+def _records(source: Source, *, seen: list[str] | None = None) -> Iterator[_Record]:
     """Yield the records of a file; where its reader only says that there is damage, say where.
 
     ``seen`` gets the header as it is at the end: its reader adds to it what records use undeclared.
@@ -278,13 +284,19 @@ def _records(source: Source, *, seen: list[str] | None = None) -> Iterator[Varia
     try:
         with quiet_and_offline(), pysam.VariantFile(str(source.path)) as file:
             for record in file:
+                given = _Record(record.chrom, max(len(record.alts or ()), 1), str(record))
                 number, last = number + 1, f"{record.chrom}:{record.pos}"
-                yield record
+                yield given
             if seen is not None:
                 seen.append(str(file.header))
     except (OSError, ValueError) as error:
         if isinstance(error, GenoformerError) or getattr(error, "errno", None):
             raise
+        if isinstance(error, UnicodeDecodeError):
+            raise FormatError(
+                f"{source.name}: record {number + 1:,}, after {last}, holds bytes that are no UTF-8, which VCF is in; "
+                "convert it with `iconv -t UTF-8`"
+            ) from error
         raise FormatError(
             f"{source.name}: record {number + 1:,}, after {last}, is damaged or cut short; "
             "`bcftools view` may say more of it"

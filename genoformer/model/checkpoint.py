@@ -18,6 +18,7 @@ from torch import Tensor
 import genoformer
 from genoformer.config import ModelConfig, from_dict, to_dict
 from genoformer.errors import CheckpointError, ConfigError, ResourceError
+from genoformer.model.allowance import check_allowance
 from genoformer.model.device import choose_device
 from genoformer.model.genoformer import Genoformer, build
 
@@ -25,6 +26,8 @@ FORMAT, VERSION = "genoformer-model", 1
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "MODEL_CARD.md"
 NEXT = WEIGHTS + ".next"
 """Weights that were written, and whose description may not be in place yet."""
+_LONGEST_CONFIG = 1 << 24
+"""bytes of a description"""
 BUNDLED = Path(__file__).resolve().parent.parent / "models"
 DEFAULT_MODEL = "prokaryote-genes"
 
@@ -161,7 +164,7 @@ def _finish(folder: Path) -> None:
         described = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         if sha256(folder / NEXT) == described["weights-sha256"]:
             (folder / NEXT).replace(folder / WEIGHTS)
-    except (OSError, ValueError, TypeError, KeyError):  # then there is no model to keep
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):  # then there is no model to keep
         return
 
 
@@ -199,10 +202,16 @@ def read_checkpoint(name_or_path: str | Path) -> Checkpoint:
     folder = find_model(name_or_path)
     file = folder / CONFIG
     try:
+        if file.stat().st_size > _LONGEST_CONFIG:
+            raise CheckpointError(f"{file}: {file.stat().st_size:,} bytes are no description of a model; copy it again")
         described = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{file}: cannot be read: {error.strerror}; a model is a folder with {CONFIG}") from None
+    except RecursionError:
+        raise CheckpointError(f"{file}: not valid JSON: nested too deep") from None
     except ValueError as error:
+        if isinstance(error, CheckpointError):
+            raise
         raise CheckpointError(f"{file}: not valid JSON: {error}") from None
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise CheckpointError(f"{file}: this is no description of a genoformer model")
@@ -227,7 +236,11 @@ def read_checkpoint(name_or_path: str | Path) -> Checkpoint:
             f"{weights}: damaged or from another model (its SHA-256 is {digest[:12]}..., {CONFIG} says "
             f"{str(described.get('weights-sha256'))[:12]}...); copy it again"
         )
-    return Checkpoint(folder, str(described.get("name", folder.name)), config, digest, described.get("training", {}))
+    training = described.get("training", {})
+    if not isinstance(training, dict):
+        raise CheckpointError(f"{file}: 'training' must be an object, got {training!r}")
+    check_allowance(config, weights)
+    return Checkpoint(folder, str(described.get("name", folder.name)), config, digest, training)
 
 
 def restore(model: torch.nn.Module, tensors: Mapping[str, Tensor], *, where: str) -> None:

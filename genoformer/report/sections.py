@@ -144,5 +144,5 @@ def account(store: TrackStore, values: Values) -> Markup:
     left_out = _mapping(store.metadata.get("left-out"))
     if any(left_out.values()):
         said = [(shown(str(reason)), f"{int(number):,}") for reason, number in left_out.items()]
-        parts.append(table(("reads left out", "number"), said, caption="Reads left out"))
+        parts.append(table(("left out", "number"), said, caption="Left out of the input"))
     return element("div", *parts, attributes={"class": "beside"})

@@ -20,9 +20,6 @@ _PART = 1 << 16
 class UnknownNameError(InputError, KeyError):
     """A sequence or track that a store does not have; also a KeyError."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 def encode_text(text: str, *, what: str) -> bytes:
     """Encode a name or reason for HDF5; bytes that were no UTF-8 when read come back as they were.

@@ -39,7 +39,7 @@ CASES = {
     "no FASTA": (text("Dear reader,\nthis is a letter.\n"), 1, ["x.fa", "1"]),
     "FASTQ": (text("@r\nACGT\n+\nIIII\n"), 1, ["x.fa", "FASTQ"]),
     "GFF3": (text("##gff-version 3\n"), 1, ["x.fa", "GFF3"]),
-    "no name": (text(">\nACGT\n>b\nACGT\n"), 1, ["x.fa", "name"]),
+    "no name": (text(">\nACGT\n>\nACGT\n"), 1, ["x.fa", "name"]),
     "duplicate names": (text(">a 1\nACGTACGT\n>b\nACGT\n>a 2\nACGT\n"), 1, ["x.fa", "'a'"]),
     "protein": (text(">p\nMKVLLEFSPQWERTIPMKLEFQ\n"), 1, ["x.fa", "'p'", "protein"]),
     "no such file": (lambda folder: [folder / "none.fa"], 1, ["none.fa", "no such file"]),

@@ -1,0 +1,122 @@
+"""One reader, many damaged files: what comes out, how long it takes, and what memory it needs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import resource
+import signal
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from mutations import mutate
+from targets import Target
+
+from genoformer.errors import GenoformerError
+
+SECONDS = 1.0
+"""of processor time that a file of some kilobytes may take"""
+MEMORY = 1 << 30
+"""bytes that it may take, beyond what the process has"""
+GROWTH = 48 << 20
+"""bytes that the process may grow by from the first tenth to the last file: more is a leak"""
+PATIENCE = 20.0
+
+
+class TooSlowError(BaseException):
+    """A reader took too long; no `except Exception` holds it."""
+
+
+def fault(target: Target, path: Path) -> str | None:
+    """Read a file; return what is wrong with how it was read, else None."""
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        target.read(path)
+    except GenoformerError as error:
+        return _unfit(str(error))
+    except (Exception, TooSlowError) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return None
+
+
+def _unfit(message: str) -> str | None:
+    """Say why a message is not one that a user can read in a line."""
+    if not message or "\n" in message:
+        return f"not one line: {message!r}"
+    return f"{len(message):,} letters: {message[:200]!r}..." if len(message) > 3000 else None
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Limit time and memory, and keep log lines to oneself."""
+
+    def ring(_: int, __: FrameType | None) -> None:
+        raise TooSlowError("took too long")
+
+    before, limits = signal.signal(signal.SIGPROF, ring), resource.getrlimit(resource.RLIMIT_AS)
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, limits[1]))
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        signal.signal(signal.SIGPROF, before)
+
+
+def resident() -> int:
+    """Return the bytes of memory in use."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def prepared(target: Target, folder: Path) -> tuple[list[bytes], Path]:
+    """Make what the reader needs; return good contents, which it reads without fault, and where to put bad ones."""
+    good, path = list(target.prepare(folder)), folder / target.file
+    for content in good:
+        path.write_bytes(target.wrap(content))
+        try:
+            target.read(path)
+        except GenoformerError as error:
+            if target.file.endswith((".txt", ".json")):
+                continue  # which need not all go with the weights or the sequences that are there
+            raise AssertionError(f"{target.file}: a good file is refused: {error}") from error
+    return good, path
+
+
+def damaged(target: Target, good: list[bytes], number: int) -> bytes:
+    """Return the damaged file of a number."""
+    dice = random.Random(number)
+    return mutate(dice.choice(good), dice, others=good, words=target.words)
+
+
+def attack(
+    target: Target, folder: Path, *, first: int, last: int, reached: Callable[[int], None] = lambda _: None
+) -> tuple[bytes, str] | None:
+    """Read damaged files number first to last - 1; return the first that hurts, and how; None if none does."""
+    good, path = prepared(target, folder)
+    early = 0
+    with guarded():
+        for number in range(first, last):
+            bad = damaged(target, good, number)
+            path.write_bytes(target.wrap(bad))
+            reached(number)
+            wrong = fault(target, path)
+            if wrong:
+                return bad, wrong
+            if number == first + (last - first) // 10:
+                early = resident()
+    grown = resident() - early
+    if last - first >= 10_000 and grown > GROWTH:
+        return b"", f"memory grew by {grown >> 20} MiB over {last - first:,} files"
+    return None

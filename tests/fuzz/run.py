@@ -1,0 +1,149 @@
+"""Attack a reader with damaged files, for as long as wanted: python tests/fuzz/run.py --parser fasta --inputs 1000000
+
+The reader works in a process of its own, so that crashes and hangs of C libraries are found too. What hurts is shrunk
+and written to tests/fuzz/corpus, which the tests read from then on; exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
+
+from loop import PATIENCE, attack, damaged, fault, guarded, prepared  # noqa: E402
+from mutations import shrink  # noqa: E402
+from targets import TARGETS  # noqa: E402
+
+CORPUS = HERE / "corpus"
+
+
+def work(name: str, folder: Path, *, first: int, last: int) -> int:
+    """Read damaged files in this process; what hurts is left in the folder."""
+    count = folder / "reached"
+    with count.open("w") as stream:
+
+        def reached(number: int) -> None:
+            stream.seek(0)
+            stream.write(f"{number:20}")
+            stream.flush()
+
+        found = attack(TARGETS[name], folder, first=first, last=last, reached=reached)
+    if found is None:
+        return 0
+    (folder / "bad").write_bytes(found[0])
+    print(found[1])
+    return 1
+
+
+def replay(name: str, folder: Path, content: bytes) -> str | None:
+    """Read one file in this process; return what is wrong."""
+    _, path = prepared(TARGETS[name], folder)
+    path.write_bytes(TARGETS[name].wrap(content))
+    with guarded():
+        return fault(TARGETS[name], path)
+
+
+def child(name: str, folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run this program for one reader; stop it when it no longer moves. Returns its exit code, and what it said."""
+    environment = os.environ | {"GENOFORMER_CACHE": str(folder / "cache"), "TMPDIR": str(folder)}
+    command = [sys.executable, __file__, "--parser", name, "--folder", str(folder), *arguments]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
+    )
+    seen, since, count = "", time.monotonic(), folder / "reached"
+    while process.poll() is None:
+        try:
+            process.wait(0.2 if "--replay" in arguments else 1)
+        except subprocess.TimeoutExpired:
+            now = count.read_text() if count.exists() else ""
+            seen, since = (now, time.monotonic()) if now != seen else (seen, since)
+            if time.monotonic() - since > (PATIENCE if now else 5 * PATIENCE):
+                process.kill()
+                process.wait()
+                return 2, "hangs"
+    said = process.stdout.read() if process.stdout else ""
+    return process.returncode, said.strip()
+
+
+def hurts(name: str, content: bytes) -> str | None:
+    """Read one file in a process of its own; return what is wrong."""
+    with tempfile.TemporaryDirectory(prefix="genoformer-fuzz-") as folder:
+        given = Path(folder) / "given"
+        given.write_bytes(content)
+        code, said = child(name, Path(folder), "--replay", str(given))
+    return None if code == 0 else f"exit code {code}: {said[-400:]}"
+
+
+def smallest(name: str, content: bytes, folder: Path) -> bytes:
+    """Shrink what hurts, in this process if it stays alive at it."""
+    if replay(name, folder, content) is None:
+        return content
+    _, path = prepared(TARGETS[name], folder)
+
+    def still(smaller: bytes) -> bool:
+        path.write_bytes(TARGETS[name].wrap(smaller))
+        return fault(TARGETS[name], path) is not None
+
+    with guarded():
+        return shrink(content, still)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parser", choices=[*TARGETS, "all"], default="all")
+    parser.add_argument("--inputs", type=int, default=10_000, help="damaged files a reader")
+    parser.add_argument("--seed", type=int, default=0, help="the first is number seed x 1,000,000,000")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--range", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--replay", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--shrink", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.range:
+        return work(given.parser, given.folder, first=given.range[0], last=given.range[1])
+    if given.replay:
+        wrong = replay(given.parser, given.folder, given.replay.read_bytes())
+        print(wrong or "")
+        return 1 if wrong else 0
+    if given.shrink:
+        given.shrink.write_bytes(smallest(given.parser, given.shrink.read_bytes(), given.folder))
+        return 0
+    return max(
+        hunt(name, given.seed * 10**9, given.inputs) for name in (TARGETS if given.parser == "all" else [given.parser])
+    )
+
+
+def hunt(name: str, first: int, inputs: int) -> int:
+    """Attack a reader, shrink and keep what hurts, say how it went."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="genoformer-fuzz-") as at:
+        folder = Path(at)
+        code, said = child(name, folder, "--range", str(first), str(first + inputs))
+        if code == 0:
+            print(f"{name}: {inputs:,} damaged files, none hurt, {time.monotonic() - began:.0f} s", flush=True)
+            return 0
+        bad = folder / "bad"
+        reached = folder / "reached"
+        number = reached.read_text().strip() if reached.exists() else "none"
+        if number != "none" and not bad.exists():  # the process is gone
+            bad.write_bytes(damaged(TARGETS[name], prepared(TARGETS[name], folder)[0], int(number)))
+        print(f"{name}: file {number} hurts, exit code {code}: {said[-1000:]}", flush=True)
+        if number == "none" or not bad.exists() or not bad.read_bytes():
+            return 1
+        kept = CORPUS / name / f"{number}.bin"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(bad.read_bytes())
+        with tempfile.TemporaryDirectory(prefix="genoformer-fuzz-") as other:
+            child(name, Path(other), "--shrink", str(kept))
+        print(f"{name}: kept as {kept}, {kept.stat().st_size} bytes; again: {hurts(name, kept.read_bytes())}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
