@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from mutations import mutate
-from targets import Target
+from targets import TARGETS, Target
 
 from genoformer.errors import GenoformerError
 
@@ -26,6 +26,8 @@ MEMORY = 1 << 30
 GROWTH = 48 << 20
 """bytes that the process may grow by from the first tenth to the last file: more is a leak"""
 PATIENCE = 20.0
+"""seconds in which a reader must come back from one file"""
+CORPUS = Path(__file__).parent / "corpus"
 
 
 class TooSlowError(BaseException):
@@ -100,13 +102,23 @@ def damaged(target: Target, good: list[bytes], number: int) -> bytes:
     return mutate(dice.choice(good), dice, others=good, words=target.words)
 
 
+def corpus(name: str) -> list[Path]:
+    """Return the files that once hurt a reader."""
+    return sorted((CORPUS / name).glob("*.bin"))
+
+
 def attack(
-    target: Target, folder: Path, *, first: int, last: int, reached: Callable[[int], None] = lambda _: None
+    name: str, folder: Path, *, first: int, last: int, reached: Callable[[int], None] = lambda _: None
 ) -> tuple[bytes, str] | None:
-    """Read damaged files number first to last - 1; return the first that hurts, and how; None if none does."""
+    """Read the files that once hurt, and damaged ones number first to last - 1; return the first that does, and how."""
+    target = TARGETS[name]
     good, path = prepared(target, folder)
     early = 0
     with guarded():
+        for known in corpus(name):
+            path.write_bytes(target.wrap(known.read_bytes()))
+            if wrong := fault(target, path):
+                return known.read_bytes(), f"{known.name}: {wrong}"
         for number in range(first, last):
             bad = damaged(target, good, number)
             path.write_bytes(target.wrap(bad))

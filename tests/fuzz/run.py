@@ -17,11 +17,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
 
-from loop import PATIENCE, attack, damaged, fault, guarded, prepared  # noqa: E402
+from loop import CORPUS, PATIENCE, attack, damaged, fault, guarded, prepared  # noqa: E402
 from mutations import shrink  # noqa: E402
 from targets import TARGETS  # noqa: E402
-
-CORPUS = HERE / "corpus"
 
 
 def work(name: str, folder: Path, *, first: int, last: int) -> int:
@@ -34,7 +32,7 @@ def work(name: str, folder: Path, *, first: int, last: int) -> int:
             stream.write(f"{number:20}")
             stream.flush()
 
-        found = attack(TARGETS[name], folder, first=first, last=last, reached=reached)
+        found = attack(name, folder, first=first, last=last, reached=reached)
     if found is None:
         return 0
     (folder / "bad").write_bytes(found[0])
@@ -97,7 +95,7 @@ def smallest(name: str, content: bytes, folder: Path) -> bytes:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parser", choices=[*TARGETS, "all"], default="all")
+    parser.add_argument("--parser", default="all", metavar="NAME", help=f"all, or of {', '.join(TARGETS)}")
     parser.add_argument("--inputs", type=int, default=10_000, help="damaged files a reader")
     parser.add_argument("--seed", type=int, default=0, help="the first is number seed x 1,000,000,000")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -106,7 +104,8 @@ def main() -> int:
     parser.add_argument("--shrink", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.range:
-        return work(given.parser, given.folder, first=given.range[0], last=given.range[1])
+        first, last = given.range
+        return max(work(name, given.folder, first=first, last=last) for name in given.parser.split(","))
     if given.replay:
         wrong = replay(given.parser, given.folder, given.replay.read_bytes())
         print(wrong or "")
@@ -114,9 +113,10 @@ def main() -> int:
     if given.shrink:
         given.shrink.write_bytes(smallest(given.parser, given.shrink.read_bytes(), given.folder))
         return 0
-    return max(
-        hunt(name, given.seed * 10**9, given.inputs) for name in (TARGETS if given.parser == "all" else [given.parser])
-    )
+    names = list(TARGETS) if given.parser == "all" else given.parser.split(",")
+    if not set(names) <= set(TARGETS):
+        parser.error(f"--parser must be all, or of {', '.join(TARGETS)}")
+    return max(hunt(name, given.seed * 10**9, given.inputs) for name in names)
 
 
 def hunt(name: str, first: int, inputs: int) -> int:

@@ -1,0 +1,8 @@
+"""The modules of the fuzzer lie beside its tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # `import loop`, whatever the import mode
