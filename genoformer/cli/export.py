@@ -86,7 +86,7 @@ def command(
     Text is compressed by bgzip where OUT ends in .gz, and gff3, bed, bedgraph and tsv are indexed for tabix.
 
     \b
-    Examples:
+    Example:
       genoformer export genome.h5 --to faa -o - | head
       genoformer export genome.h5 --to bigwig --channel + --channel - -o genome.bw
       genoformer export genome.h5 --to bed --merge 30 --min-length 90 -o coding.bed.gz

@@ -82,7 +82,7 @@ def command(
     matplotlib (pip install 'genoformer[plots]'). In notebooks: genoformer.plotting.plot_region.
 
     \b
-    Examples:
+    Example:
       genoformer plot genome.h5 -r chr1:1001-20000 -o region.pdf
       genoformer plot genome.h5 -r chr1 --genes other.gff3 --truth annotation.gff3 -o chr1.png
     """
