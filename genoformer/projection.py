@@ -51,10 +51,12 @@ def project_plan(
     *,
     settings: Settings,
     done: np.ndarray | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> Iterator[Block]:
     """Predict the reads of a plan and yield the means over them, but for the stretches marked in ``done``.
 
-    Reads are predicted in groups that depend on the file alone, so that values do not depend on what is done.
+    Reads are predicted in groups that depend on the file alone, so that values do not depend on what is done. ``tick``
+    is called whenever a read is; where many lie over each other, blocks are far between.
 
     Returns
     -------
@@ -91,6 +93,7 @@ def project_plan(
         own = make_plan(reads, window=plan.window, overlap=plan.overlap)
         for block in predict_plan(own, reads, model, settings=settings, fitting=fitting):
             _add(pileup, group[int(block.sequence)], block, mirrors)
+            tick()
     for cell, sums in pileup.rest():
         yield sums.block(names[cell.sequence], cell.start)
         written += 1
@@ -171,7 +174,8 @@ def project_to_store(  # noqa: PLR0913 - as predict_to_store
         before = writer.blocks[writer.done]
         report(int((before[:, 1] - before[:, 0]).sum()))
         if not done.all():
-            for block in project_plan(plan, sequences, model, settings=settings, done=done):
+            stretches = project_plan(plan, sequences, model, settings=settings, done=done, tick=lambda: report(0))
+            for block in stretches:
                 writer.write(block)
                 report(block.end - block.start)
         return writer.finish()

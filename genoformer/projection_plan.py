@@ -82,7 +82,7 @@ class _Survey:
         self.reads: Counter[int] = Counter()
         self.owned: list[tuple[int, int, int]] = []
         self.covered = 0
-        self._longest: list[tuple[int, int, bytes]] = []
+        self._longest = _Longest()
 
     def add(self, read: Placed) -> None:
         self._note(self.pileup.before(read.sequence, read.start))
@@ -103,9 +103,7 @@ class _Survey:
             self.bases[what] += count
         self.passed["deleted"] += read.deleted
         self.passed["skipped"] += read.skipped
-        heapq.heappush(self._longest, (len(read.bases), -self.reads.total(), read.bases))
-        if len(self._longest) > MOST_RECORDS:
-            heapq.heappop(self._longest)
+        self._longest.add(read.bases)
 
     def finish(self) -> None:
         self._note(self.pileup.rest())
@@ -117,15 +115,27 @@ class _Survey:
 
     @property
     def longest(self) -> list[bytes]:
-        """The longest reads, until they have as many bases as are wanted to tell the genetic code."""
-        chosen: list[bytes] = []
-        size = 0
-        for length, _, bases in sorted(self._longest, reverse=True):
-            if size >= SAMPLE_WINDOWS * SAMPLE_BASES and len(chosen) >= SAMPLE_WINDOWS:
-                break
-            chosen.append(bases)
-            size += length
-        return chosen
+        return self._longest.reads()
+
+
+class _Longest:
+    """Keeps the longest reads, no more than are wanted to tell the genetic code."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, bytes]] = []
+        self._size = self._seen = 0
+
+    def add(self, bases: bytes) -> None:
+        self._seen += 1
+        heapq.heappush(self._heap, (len(bases), -self._seen, bases))
+        self._size += len(bases)
+        while len(self._heap) > MOST_RECORDS or (
+            len(self._heap) > SAMPLE_WINDOWS and self._size - self._heap[0][0] >= SAMPLE_WINDOWS * SAMPLE_BASES
+        ):
+            self._size -= heapq.heappop(self._heap)[0]
+
+    def reads(self) -> list[bytes]:
+        return [bases for _, _, bases in sorted(self._heap, reverse=True)]
 
 
 def begin_digest(lengths: Mapping[str, int]) -> hashlib._Hash:

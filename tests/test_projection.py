@@ -23,7 +23,7 @@ from alignment_samples import (
 from prediction_samples import FINE, NAME
 from tiny import Memory, random_bases, tiny_config, tiny_model
 
-from genoformer import pileup, projection
+from genoformer import pileup, projection, projection_plan
 from genoformer.errors import ConfigError, FormatError, InputError
 from genoformer.formats.alignments import ReadFilter
 from genoformer.formats.placed import aligned_runs, places_of
@@ -370,6 +370,33 @@ def test_a_cigar_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = write_alignments(tmp_path / "x.bam", LENGTHS, [Read("r", 0, "ACGT", 0, 5, "2M1B2M")])
     with pytest.raises(FormatError, match=r"x\.bam: .*CIGAR|damaged"):
         plan_projection(open_sequences(path))
+
+
+def test_an_end_may_come_between_blocks(model: Genoformer, tmp_path: Path) -> None:
+    path = write_alignments(tmp_path / "x.bam", LENGTHS, some_reads(0))
+    ticks = []
+
+    def interrupt(bases: int) -> None:
+        ticks.append(bases)
+        if len(ticks) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        project_file(path, model, tmp_path / "x.h5", report=interrupt)
+    assert 0 in ticks[1:]
+    project_file(path, model, tmp_path / "x.h5", resume=True)
+
+
+def test_the_longest_reads_are_kept_and_no_more() -> None:
+    longest, lengths = projection_plan._Longest(), np.random.default_rng(0).integers(1, 90_000, 3000)
+    for length in lengths:
+        longest.add(b"A" * length)
+    kept = [len(bases) for bases in longest.reads()]
+    assert kept == sorted(lengths, reverse=True)[: len(kept)]
+    assert sum(kept[:-1]) < 200_000 or len(kept) <= 4
+    for _ in range(3000):
+        longest.add(b"A" * 90)
+    assert len(longest.reads()) <= 500
 
 
 def test_memory_is_that_of_what_reads_still_reach() -> None:
