@@ -58,8 +58,9 @@ def summary(store: TrackStore) -> Iterator[str]:
     metadata = store.metadata
     identity, account = metadata.get("identity", {}), metadata.get("accounting", {})
     yield f"file: {store.path}, {store.generated_by}, layout {store.format_version}, {store.status}"
-    if "input" in metadata:
-        yield f"input: {metadata['input']}"
+    for key in ("input", "alignments"):
+        if key in metadata:
+            yield f"{key}: {metadata[key]}"
     if "model" in identity:
         yield f"model: {identity['model']} (sha256 {str(identity.get('model-sha256', ''))[:12]})"
     settings = [f"{key} {identity[key]}" for key in ("window", "overlap", "genetic-code", "strand-average", "precision")
@@ -73,7 +74,7 @@ def summary(store: TrackStore) -> Iterator[str]:
     if account:
         yield f"bases: {_counts(account)}"
     letters = metadata.get("letters", {})
-    if letters:
+    if any(letters.values()):
         yield f"letters: {_counts(letters)}"
     for line in describe_making(metadata.get("made-by", {})):
         yield line.strip()

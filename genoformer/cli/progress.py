@@ -154,7 +154,7 @@ def describe_plan(plan: Plan) -> Iterator[str]:
     yield f"{plan.source}: {counted(len(plan.sequences), 'sequence')}, {account.total:,} bases"
     parts = [f"{account.predicted:,} to predict in {counted(len(plan.owned), 'window')}"]
     for bases, what in (
-        (account.masked, "masked (gaps)"),
+        (account.masked, plan.masked_as),
         (account.skipped, "in skipped sequences"),
         (account.not_requested, "not requested"),
     ):

@@ -143,6 +143,19 @@ def test_awkward_names(name, tmp_path):  # faults 12, 13
     assert contents(open_sequences(write(tmp_path / "x.bam", [(name, 0, "ACGT", 0, 0)]))) == [(name, "ACGT")]
 
 
+def test_names_of_other_letters_are_kept_and_those_that_are_no_text_refused(tmp_path):
+    path = write(tmp_path / "x.sam", [("XX", 0, "ACGT", 0, 0)], mode="w")
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"XX", "é\u4e2d".encode()))
+    assert contents(open_sequences(path)) == [("é\u4e2d", "ACGT")]
+    path.write_bytes(whole.replace(b"XX", b"\xff\xfe"))
+    with pytest.raises(InputError, match=r"x\.sam: a name in it is not UTF-8.*samtools reheader"):
+        contents(open_sequences(path))
+    path.write_bytes(whole.replace(b"SN:c\t", b"SN:\xff\t").replace(b"\tc\t", b"\t\xff\t"))
+    with pytest.raises(InputError, match=r"x\.sam: a name in it is not UTF-8"):
+        open_sequences(path).lengths()
+
+
 # What the file lacks
 
 
