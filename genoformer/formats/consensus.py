@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from genoformer.errors import FormatError, InputError, ResourceError
@@ -270,6 +271,11 @@ def open_consensus_again(metadata: dict[str, Any]) -> ConsensusSequences | None:
     choice = metadata.get("made-by", {}).get("choice")
     if choice is None:
         return None
+    if not Path(metadata["alignments"]).is_file():
+        raise InputError(
+            f"{metadata['alignments']}: is not there, so its consensus cannot be made again; give it as --fasta, made "
+            "with the options of samtools consensus that `genoformer inspect` tells, and N for *"
+        )
     reads = ReadFilter(choice["min-mapq"], include_flags=choice["include-flags"], exclude_flags=choice["exclude-flags"])
     found = open_sequences(metadata["alignments"], reference=choice["reference"], reads=reads, bam_as="consensus")
     assert isinstance(found, ConsensusSequences)

@@ -37,7 +37,7 @@ def test_a_consensus_is_predicted_and_inspected(reads: Path, tiny: Path, tmp_pat
     reads.unlink()
     gone = call("export", output, "--to", "gff3", "-o", tmp_path / "y.gff")
     assert gone.code == 1
-    assert "x.bam: no such file" in gone.err
+    assert "x.bam: is not there, so its consensus cannot be made again; give it as --fasta" in gone.err
 
 
 def test_a_report_of_either_needs_no_more(reads: Path, tiny: Path, tmp_path: Path, call: Call) -> None:
