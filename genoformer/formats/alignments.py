@@ -202,7 +202,7 @@ class AlignmentInput:
                 f"{self.source}: a name in it is not UTF-8 ({error.object!r:.60}); "
                 "rename sequences with `samtools reheader`, reads by way of SAM"
             ) from error
-        except (OSError, ValueError, NotImplementedError) as error:  # the last: no seeking in ordinary gzip
+        except (OSError, ValueError, NotImplementedError, AssertionError, OverflowError) as error:
             raise self.failure(error) from error
 
     def failure(self, error: Exception | str) -> InputError | FormatError:

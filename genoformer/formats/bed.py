@@ -13,6 +13,7 @@ from pathlib import Path
 
 from genoformer.errors import FormatError, InputError
 from genoformer.formats.bytestream import STDIN, Source
+from genoformer.formats.gff3 import open_text
 from genoformer.formats.numbers import whole
 from genoformer.formats.sequences import example_names
 from genoformer.regions import Region
@@ -126,10 +127,18 @@ def read_bed(path: str | os.PathLike[str], lengths: Mapping[str, int]) -> Iterat
     FormatError : a line does not begin with name, start and end
     """
     source = Source(path)
-    for number, line in enumerate(_lines(source), 1):
+    with open_text(source) as lines:
+        yield from _regions(lines, source.name, lengths)
+
+
+def _regions(lines: Iterable[str], name: str, lengths: Mapping[str, int]) -> Iterator[Region]:
+    for number, line in enumerate(lines, 1):
         if _SKIPPED_LINES.match(line):
             continue
-        where = f"{source.name}:{number}"
+        where = f"{name}:{number}"
+        if "\ufffd" in line:
+            raise FormatError(f"{where}: is not BED text; expected name, start and end, by tabs")
+        line = line.rstrip("\r\n")
         columns = line.split("\t") if "\t" in line else line.split()
         region = _bed_region(columns, where)
         if region.sequence not in lengths:
@@ -145,16 +154,6 @@ def _bed_region(columns: list[str], where: str) -> Region:
     if start > end:
         raise FormatError(f"{where}: start {start} and end {end} are no span; expected 0 <= start <= end")
     return Region(columns[0].strip(), start, end)
-
-
-def _lines(source: Source) -> list[str]:
-    with source.open() as stream:
-        content = b"".join(iter(lambda: stream.read(1 << 20), b""))
-    try:
-        return content.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{source.name}:{line}: is not BED text; expected name, start and end, by tabs") from None
 
 
 def _unknown(name: str, lengths: Mapping[str, int]) -> str:

@@ -25,6 +25,7 @@ _WHITE = b" \t\r\n\v\f"
 _NUCLEOTIDES = b"ACGTURYSWKMBDHVNXacgturyswkmbdhvnx-."
 _AMINO_ACIDS = b"EFILPQZJOefilpqzjo*"
 _MAX_ODD = 0.1
+_LONGEST_HEADER = 16 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -151,7 +152,7 @@ def scan(
     line, offset, at_line_start = 1, 0, newline is None
     in_record = newline is not None
     pending: list[bytes] | None = None  # of a header or comment whose end is not seen yet
-    is_header = False
+    is_header, size = False, 0
     if newline is None:
         newline, offset = begin(stream)
     while block := stream.read(block_size):
@@ -161,7 +162,10 @@ def scan(
         while here < len(block):
             if pending is not None:
                 end = block.find(newline, here)
-                pending.append(block[here : end if end >= 0 else None])
+                pending.append(block[here : end if end >= 0 else None] if is_header else b"")
+                size = size + len(pending[-1]) if len(pending) > 1 else len(pending[-1])
+                if size > _LONGEST_HEADER:
+                    raise FormatError(f"{source}: line {line}: a header of more than {_LONGEST_HEADER >> 20} MiB")
                 if end < 0:
                     break
                 if is_header:

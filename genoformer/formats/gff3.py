@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _COLUMNS = 9
+_LONGEST_LINE = 64 << 20
+"""bytes; a small compressed file may hold a line of any length"""
 _FALSE = ("false", "no", "0", "00", "")
 """Values that deny a flag; Prodigal writes partial=00 for a whole gene."""
 _STRANDS = {"+": 1, "-": -1, ".": 0, "?": 0}
@@ -110,14 +112,17 @@ def open_text(source: Source) -> TextIO:
     ------
     FormatError : while it is read: the compressed data are damaged or end too early
     """
-    return io.TextIOWrapper(io.BufferedReader(_Raw(source.open()), 1 << 16), encoding="utf-8-sig", errors="replace")
+    return io.TextIOWrapper(
+        io.BufferedReader(_Raw(source.open(), source.name), 1 << 16), encoding="utf-8-sig", errors="replace"
+    )
 
 
 class _Raw(io.RawIOBase):
-    """What `io` needs to buffer and decode a ByteStream."""
+    """What `io` needs to buffer and decode a ByteStream; lines that no such file has are refused, not gathered."""
 
-    def __init__(self, stream: ByteStream):
-        self._stream = stream
+    def __init__(self, stream: ByteStream, name: str):
+        self._stream, self._name = stream, name
+        self._since_line = 0
 
     def readable(self) -> bool:
         return True
@@ -125,6 +130,12 @@ class _Raw(io.RawIOBase):
     def readinto(self, buffer: Buffer, /) -> int:
         view = memoryview(buffer)
         data = self._stream.read(len(view))
+        last = max(data.rfind(b"\n"), data.rfind(b"\r"))
+        self._since_line = len(data) - last - 1 if last >= 0 else self._since_line + len(data)
+        if self._since_line > _LONGEST_LINE:
+            raise FormatError(
+                f"{self._name}: has a line of more than {_LONGEST_LINE >> 20} MiB, and is no text to read"
+            )
         view[: len(data)] = data
         return len(data)
 

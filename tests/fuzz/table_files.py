@@ -161,4 +161,4 @@ def read_variants(path: Path) -> None:
         found = read_variants(path, path.parent / "reference.fa", Path(folder))
         with found.open() as file:
             for record in file:
-                assert len(record.alleles or ()) <= 2
+                assert len(record.alleles or ()) <= 2 or "GF_SKIPPED" in record.info
