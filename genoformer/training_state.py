@@ -150,6 +150,8 @@ def load_state(state: State, path: Path, config: RunConfig) -> None:
 
 def _about(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     """Return what the metadata of a checkpoint say, as plain values."""
+    if "step" not in metadata:
+        raise CheckpointError(f"{path}: is no checkpoint of a training; bring that back, or start in another folder")
     try:
         about: dict[str, Any] = {
             key: json.loads(metadata.get(key, "{}")) for key in ("config", "validation", "data", "origin")

@@ -222,9 +222,9 @@ def to_store(folder: Path, output: Path, *, settings: Settings | None = None, **
 
 
 def predict_slowly(folder: Path, output: Path, sender: Connection) -> None:
-    """Predict with a pause after each window, committing often; say when the first is done."""
+    """Predict with a pause after each window, committing each; say when the first is done."""
     torch.set_num_threads(1)
-    writer.COMMIT_BYTES = 1000
+    writer.COMMIT_SECONDS = 0.0
 
     def report(bases: int) -> None:
         if bases:
