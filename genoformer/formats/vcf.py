@@ -45,6 +45,8 @@ _LETTERS = re.compile(r"[ACGT]+")
 _STEPS = ("given", "split", "good", "rest", "moved", "joined")
 _TEXT: Any = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
 _MEMORY = "200M"
+_DAMAGE = (OSError, ValueError, AssertionError, LookupError, OverflowError)
+"""What pysam raises at damage."""
 
 
 class Variant(NamedTuple):
@@ -289,7 +291,7 @@ def _records(source: Source, *, seen: list[str] | None = None) -> Iterator[_Reco
                 yield given
             if seen is not None:
                 seen.append(str(file.header))
-    except (OSError, ValueError) as error:
+    except _DAMAGE as error:
         if isinstance(error, GenoformerError) or getattr(error, "errno", None):
             raise
         if isinstance(error, UnicodeDecodeError):
@@ -339,11 +341,16 @@ def _check_names(named: Mapping[str, int], lengths: Mapping[str, int], source: s
 def _lengths_differ(source: Source, lengths: Mapping[str, int], reference: str) -> Iterator[str]:
     import pysam
 
-    with quiet_and_offline(), pysam.VariantFile(str(source.path)) as file:
-        for name in map(str, file.header.contigs):
-            stated = file.header.contigs[name].length
-            if name in lengths and stated not in (None, lengths[name]):
-                yield (
-                    f"sequence {name!r} has {stated:,} bases by the header, {lengths[name]:,} in {reference}; "
-                    "is this the reference that the variants were called with?"
-                )
+    try:
+        with quiet_and_offline(), pysam.VariantFile(str(source.path)) as file:
+            stated = {name: file.header.contigs[name].length for name in map(str, file.header.contigs)}
+    except _DAMAGE as error:
+        raise FormatError(
+            f"{source.name}: the sequences in its header cannot be read; write or fetch it again"
+        ) from error
+    for name, length in stated.items():
+        if name in lengths and length not in (None, lengths[name]):
+            yield (
+                f"sequence {name!r} has {length:,} bases by the header, {lengths[name]:,} in {reference}; "
+                "is this the reference that the variants were called with?"
+            )
