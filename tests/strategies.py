@@ -6,6 +6,7 @@ import gzip
 import struct
 import zlib
 from typing import NamedTuple
+from urllib.parse import quote
 
 from hypothesis import strategies as st
 
@@ -86,3 +87,77 @@ def members(content: bytes) -> bytes:
 
 
 COMPRESSIONS = {"plain": bytes, "gzip": gzip.compress, "members": members, "bgzip": bgzip}
+
+
+class Line(NamedTuple):
+    """A span of a sequence with a word, as BED has it."""
+
+    sequence: str
+    start: int
+    end: int
+    word: str
+    strand: str
+
+
+@st.composite
+def bed_files(draw: st.DrawFn) -> tuple[list[Line], bytes]:
+    """Draw spans, and a way to write them as BED: comments, blank lines, tabs or spaces, line ends of two kinds."""
+    position = st.one_of(st.integers(0, 50), st.integers(0, 1 << 40))
+    spans = st.tuples(position, st.integers(1, 99))
+    words, strands = st.text("abcXYZ019_.|:-", min_size=1, max_size=6), st.sampled_from("+-.")
+    drawn = draw(st.lists(st.tuples(names(), spans, words, strands), min_size=1, max_size=8))
+    rows = [Line(name, start, start + size, word, strand) for name, (start, size), word, strand in drawn]
+    rows = [row for row in rows if not row.sequence.startswith(("#", "track", "browser"))]
+    newline, tab = draw(st.sampled_from(["\n", "\r\n"])), draw(st.sampled_from(["\t", " "]))
+    lines = draw(st.lists(st.sampled_from(["# words", "", "track name=x", "browser position 1"]), max_size=2))
+    for row in rows:
+        lines.append(tab.join([row.sequence, str(row.start), str(row.end), row.word, "0", row.strand]))
+        lines += draw(st.lists(st.sampled_from(["", "#x"]), max_size=1))
+    return rows, (newline.join(lines) + draw(st.sampled_from([newline, ""]))).encode()
+
+
+class Coding(NamedTuple):
+    """A coding sequence as GFF3 has it."""
+
+    sequence: str
+    strand: int
+    parts: tuple[tuple[int, int], ...]  # in the order in which they are read
+    phase: int
+
+
+@st.composite
+def gff3_files(draw: st.DrawFn) -> tuple[list[Coding], bytes]:
+    """Draw coding sequences of some parts, and GFF3 that holds their lines in any order, among others."""
+    found, lines = [], []
+    for number in range(draw(st.integers(1, 4))):
+        name, strand, phase = draw(names()), draw(st.sampled_from([1, -1])), draw(st.integers(0, 2))
+        edges = sorted(draw(st.sets(st.integers(1, 500), min_size=2, max_size=8)))
+        parts = tuple(zip(edges[::2], edges[1::2], strict=False))
+        parts = parts if strand == 1 else parts[::-1]
+        found.append(Coding(name, strand, parts, phase))
+        sign, done = "+" if strand == 1 else "-", -phase
+        written = quote(name, safe="")
+        for start, end in parts:
+            columns = [written, "x", "CDS", str(start + 1), str(end), ".", sign, str(-done % 3), f"ID=c{number};Note=a"]
+            lines.append("\t".join(columns))
+            done += end - start
+        lines.append("\t".join([written, "x", "gene", "1", "500", ".", sign, ".", f"ID=g{number}"]))
+    lines = ["##gff-version 3", *draw(st.permutations(lines)), *draw(st.sampled_from([[], ["###"], ["##FASTA", ">x"]]))]
+    return found, ("\n".join(lines) + "\n").encode()
+
+
+@st.composite
+def train_tables(draw: st.DrawFn) -> dict[str, object]:
+    """Draw settings of a training that go together."""
+    windows = draw(st.lists(st.integers(1, 10**6), min_size=1, max_size=4))
+    shares = draw(st.one_of(st.just([]), st.lists(st.floats(0.01, 1e6), min_size=len(windows), max_size=len(windows))))
+    return {
+        "windows": windows,
+        "window_shares": shares,
+        "step_bases": draw(st.integers(max(windows), 1 << 62)),
+        "learning_rate": draw(st.one_of(st.floats(1e-9, 1e9), st.integers(1, 1 << 62))),
+        "ema": draw(st.floats(0, 0.999)),
+        "init_from": draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=10)),
+        "pretrain": draw(st.booleans()),
+        "seed": draw(st.integers(0, (1 << 32) - 1)),
+    }

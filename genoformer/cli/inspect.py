@@ -160,7 +160,8 @@ def values_as_text(store: TrackStore, texts: tuple[str, ...], track: str | None)
     for block in (block for stream in blocks for block in stream):
         values = np.ascontiguousarray(block.values[name])
         codes = values if values.dtype == np.uint8 else values.view(np.uint16)
-        label = np.full(len(values), encode_text(block.sequence, what="name"))
+        shown = printable(block.sequence) if sys.stdout.isatty() else block.sequence
+        label = np.full(len(values), encode_text(shown, what="name"))
         positions = np.arange(block.start + 1, block.end + 1).astype("S20")
         columns = [label, positions, *(written[codes[:, channel]] for channel in range(codes.shape[1]))]
         yield joined(columns)
