@@ -7,7 +7,9 @@ and written to tests/fuzz/corpus, which the tests read from then on; exit code 1
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,16 +58,17 @@ def child(name: str, folder: Path, *arguments: str) -> tuple[int, str]:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
     )
     seen, since, count = "", time.monotonic(), folder / "reached"
-    while process.poll() is None:
-        try:
-            process.wait(0.2 if "--replay" in arguments else 1)
-        except subprocess.TimeoutExpired:
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2 if "--replay" in arguments else 1)
             now = count.read_text() if count.exists() else ""
             seen, since = (now, time.monotonic()) if now != seen else (seen, since)
             if time.monotonic() - since > (PATIENCE if now else 5 * PATIENCE):
-                process.kill()
-                process.wait()
                 return 2, "hangs"
+    finally:
+        process.kill()
+        process.wait()
     said = process.stdout.read() if process.stdout else ""
     return process.returncode, said.strip()
 
@@ -113,6 +116,7 @@ def main() -> int:
     if given.shrink:
         given.shrink.write_bytes(smallest(given.parser, given.shrink.read_bytes(), given.folder))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = list(TARGETS) if given.parser == "all" else given.parser.split(",")
     if not set(names) <= set(TARGETS):
         parser.error(f"--parser must be all, or of {', '.join(TARGETS)}")
