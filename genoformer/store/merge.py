@@ -170,7 +170,7 @@ def _copy(merge: Merge, hdf5: Any, report: Callable[[int], None]) -> Iterator[No
     targets = {name: hdf5["tracks"][name]["values"] for name in sums}
     halves: dict[tuple[int, str], np.ndarray] = {}  # rows of which a part is there
     for part, rows in zip(merge.parts, covered, strict=True):
-        with open_store(part.path, allow_incomplete=True) as store:
+        with open_store(part.path, allow_incomplete=True, was_open=True) as store:
             reader = _Reader(store, part, merge.sequences)
             for track in merge.tracks:
                 sums[track.name].add(reader.sequence_crcs(track.name))

@@ -294,13 +294,14 @@ class TrackStore:
             raise _unreadable(self.path, error) from error
 
 
-def open_store(path: str | Path, *, allow_incomplete: bool = False) -> TrackStore:
+def open_store(path: str | Path, *, allow_incomplete: bool = False, was_open: bool = False) -> TrackStore:
     """Open a store for reading.
 
     Parameters
     ----------
     path : a complete store; with ``allow_incomplete`` a ``.part`` or a shard, too
     allow_incomplete : read a part of a run too; bases without values yet are NaN (255 in a store of codes)
+    was_open : it was opened before: do not search it for what HDF5 would never get out of
 
     Returns
     -------
@@ -319,7 +320,8 @@ def open_store(path: str | Path, *, allow_incomplete: bool = False) -> TrackStor
     file = TransactionalFile(path, read_only=True) if may_be_torn else None
     hdf5 = None
     try:
-        check_heaps(path)
+        if not was_open:
+            check_heaps(path)
         hdf5 = h5py.File(path if file is None else file, "r", **_CACHE)
         schema.check_header(hdf5, path)
         status = schema.read_status(hdf5)
