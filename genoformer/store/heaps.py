@@ -28,7 +28,7 @@ def check_heaps(path: Path) -> None:
 
 
 def _heaps(file: RawIOBase) -> list[int]:
-    """Return where heaps begin, as far as the file is searched: in pieces that fit a cache, so no copy of it is made."""
+    """Return where heaps begin, as far as the file is searched: piece by piece, so that no copy is made."""
     found, piece, carried = [], memoryview(bytearray(_PIECE)), b""
     for first in range(0, MOST_BYTES, _PIECE):
         count = file.readinto(piece[: min(_PIECE, MOST_BYTES - first)]) or 0
