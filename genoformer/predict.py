@@ -23,6 +23,7 @@ from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, make_plan, records_of
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region, Window, place_in_window
 from genoformer.store import Shard, TrackStore
+from genoformer.store.writer import TrackWriter
 from genoformer.tokens import PAD, encode
 
 T = TypeVar("T")
@@ -356,13 +357,36 @@ def predict_to_store(  # noqa: PLR0913 - a run is a plan, a model and what to do
         shard=shard,
         wait=wait,
     )
+    return write_missing(
+        writer,
+        plan,
+        lambda done: predict_plan(plan, sequences, model, settings=settings, done=done),
+        shard=shard,
+        report=report,
+    )
+
+
+def write_missing(
+    writer: TrackWriter,
+    plan: Plan,
+    compute: Callable[[np.ndarray], Iterator[Block]],
+    *,
+    shard: Shard | None,
+    report: Callable[[int], None],
+) -> Path:
+    """Write the blocks of a plan that are not there yet, and finish the store; see `predict_to_store`.
+
+    Parameters
+    ----------
+    compute : from the windows not to compute, bool, (windows,), done or of other shards, to the blocks of the others
+    """
     with writer:
         done = np.ones(len(plan.owned), dtype=bool)
         done[slice(None) if shard is None else shard.select(plan.blocks)] = writer.done
         before = writer.blocks[writer.done]
         report(int((before[:, 1] - before[:, 0]).sum()))
         if not done.all():
-            for block in predict_plan(plan, sequences, model, settings=settings, done=done):
+            for block in compute(done):
                 writer.write(block)
                 report(block.end - block.start)
         return writer.finish()

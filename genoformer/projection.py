@@ -19,7 +19,7 @@ from genoformer.formats.sequences import Sequences
 from genoformer.model.genoformer import Genoformer
 from genoformer.pileup import Cell, Cells, Pileup
 from genoformer.plan import make_plan
-from genoformer.predict import Settings, check_fits, new_fitting, predict_plan, provenance
+from genoformer.predict import Settings, check_fits, new_fitting, predict_plan, provenance, write_missing
 from genoformer.projection_plan import HeldReads, Projection, add_to_digest, begin_digest, placed_reads
 from genoformer.regions import Block
 from genoformer.store import Shard, TrackStore
@@ -168,14 +168,10 @@ def project_to_store(  # noqa: PLR0913 - as predict_to_store
         shard=shard,
         wait=wait,
     )
-    with writer:
-        done = np.ones(len(plan.owned), dtype=bool)
-        done[slice(None) if shard is None else shard.select(plan.blocks)] = writer.done
-        before = writer.blocks[writer.done]
-        report(int((before[:, 1] - before[:, 0]).sum()))
-        if not done.all():
-            stretches = project_plan(plan, sequences, model, settings=settings, done=done, tick=lambda: report(0))
-            for block in stretches:
-                writer.write(block)
-                report(block.end - block.start)
-        return writer.finish()
+    return write_missing(
+        writer,
+        plan,
+        lambda done: project_plan(plan, sequences, model, settings=settings, done=done, tick=lambda: report(0)),
+        shard=shard,
+        report=report,
+    )

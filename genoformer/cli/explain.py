@@ -75,8 +75,10 @@ def command(
                 scoring=chosen, command=told, overwrite=overwrite, report=report,
             )  # fmt: skip
     else:
-        if loaded.inputs:
-            say(f"  note: {', '.join(loaded.inputs)} have no gradient and are held fixed; saturation has their part")
+        if loaded.held_fixed:
+            say(
+                f"  note: {', '.join(loaded.held_fixed)} have no gradient and are held fixed; saturation has their part"
+            )
         attribute_to_store(regions[0], sequences, loaded, output, scoring=chosen, command=told, overwrite=overwrite)
     say(f"{output}: {size(regions[0].length, 'b')} explained by {by} in {duration(time.monotonic() - began)}")
     if plot is not None:

@@ -91,6 +91,12 @@ class Genoformer(nn.Module):
         return [head.track for head in self.heads.values()]  # type: ignore[misc]
 
     @property
+    def held_fixed(self) -> tuple[str, ...]:
+        """What the model looks up of its letters, so that it has no gradient with respect to them."""
+        words = self.encoder.stem.words
+        return self.inputs if words is None else (*self.inputs, f"words of {words.k} letters")
+
+    @property
     def device(self) -> torch.device:
         return self.decoder.up.weight.device
 

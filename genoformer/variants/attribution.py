@@ -130,7 +130,7 @@ def attribute_to_store(
     scoring = scoring or Scoring()
     found = attribute(region, sequences, model, scoring=scoring)
     told = provenance("gradient", region, sequences, model, scoring, command=command)
-    told["held-fixed"] = list(model.inputs)
+    told["held-fixed"] = list(model.held_fixed)
     like = effect_tracks(model.tracks)[0]
     turned = tuple(like.reverse_complement[row * 4 + 3] // 4 for row in range(len(found.groups)))
     tracks = [

@@ -383,3 +383,8 @@ def test_a_resident_sequence_may_stay_on_the_cpu(choice: dict[str, Any]) -> None
     assert found["logits"].device.type == "cpu"
     for name, tensor in expected.items():
         assert_close(found[name].cpu(), tensor.cpu(), torch.float64)
+
+
+def test_what_has_no_gradient_is_told() -> None:
+    assert tiny_model(inputs=()).held_fixed == ()
+    assert tiny_model(stem_kmer=4).held_fixed == ("open-frames", "words of 4 letters")
