@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from tiny import made_up_genome, tiny_config, write_fasta, write_gff
 
-from genoformer.config import ModelConfig, RunConfig, Sample, TrainConfig
+from genoformer.config import ModelConfig
 from genoformer.tokens import encode
 from genoformer.tracks import Track
+from genoformer.training.config import RunConfig, Sample, TrainConfig
 
 LETTER = Track("letter", "class", ("A", "C", "G", "T"), "probability", (3, 2, 1, 0))
 PURINE = Track("purine", "class", ("no", "yes"), "probability", (1, 0))

@@ -16,10 +16,12 @@ from genoformer import config as module
 from genoformer.attention import ATTENTION, PROJECTIONS
 from genoformer.attention.features import FEATURES
 from genoformer.attention.projections import Sharing
-from genoformer.config import INPUTS, ModelConfig, RunConfig, Sample, TrainConfig, from_dict, read_toml, to_dict
+from genoformer.config import INPUTS, ModelConfig
 from genoformer.errors import ConfigError
 from genoformer.model.genoformer import build
+from genoformer.plain import from_dict, read_toml, to_dict
 from genoformer.tracks import TRACKS
+from genoformer.training.config import RunConfig, Sample, TrainConfig
 
 KINDS = [ModelConfig, TrainConfig, Sample, RunConfig]
 TINY: dict[str, Any] = {"width": 16, "heads": 2, "stem_channels": 4, "performer_count": 8, "hybrid_local_heads": 1}

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from strategies import COMPRESSIONS, bed_files, gff3_files, train_tables
 
-from genoformer.config import RunConfig, TrainConfig, from_dict, read_toml, to_dict
 from genoformer.formats.bed import read_bed
 from genoformer.formats.gff3 import read_gff3
 from genoformer.formats.spans import read_bed_spans, read_bed_strands
+from genoformer.plain import from_dict, read_toml, to_dict
+from genoformer.training.config import RunConfig, TrainConfig
 
 RELAXED = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=COMPRESSIONS)

@@ -1,4 +1,4 @@
-"""Checks of training in a team, run by test_training_team.py on each rank of a group."""
+"""Checks of training in a team, run by tests/training/test_team.py on each rank of a group."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ranks import main, over
 from tiny import tiny_config
 from training_samples import die
 
-from genoformer import train as module
-from genoformer.config import RunConfig, Sample, TrainConfig
 from genoformer.model.checkpoint import load_model, named_tensors, read_tensors
-from genoformer.team import ALONE, join_team
-from genoformer.train import LOG, STATE, Progress, train
+from genoformer.training import run as module
+from genoformer.training.config import RunConfig, Sample, TrainConfig
+from genoformer.training.run import LOG, STATE, Progress, train
+from genoformer.training.team import ALONE, join_team
 
 CASES: dict[str, tuple[Any, ...]] = {
     "plain": ({}, {}),

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tiny import made_up_genome, tiny_config, write_fasta, write_gff
 
-from genoformer.config import RunConfig, Sample, TrainConfig
-from genoformer.train import LOG, Progress, train
+from genoformer.training.config import RunConfig, Sample, TrainConfig
+from genoformer.training.run import LOG, Progress, train
 
 
 @pytest.fixture

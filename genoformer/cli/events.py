@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from genoformer.train import Progress
+    from genoformer.training.run import Progress
 
 _command: ContextVar[str | None] = ContextVar("command whose lines are JSON", default=None)
 _UNITS = {"b": "bases"}

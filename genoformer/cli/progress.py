@@ -16,7 +16,7 @@ from genoformer.errors import printable
 
 if TYPE_CHECKING:
     from genoformer.plan import Plan
-    from genoformer.train import Progress
+    from genoformer.training.run import Progress
 
 console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 LOG_SECONDS = 10.0

@@ -44,13 +44,14 @@ def command(
     On several devices or machines, each process with its share of more windows:
       torchrun --nproc-per-node 2 -m genoformer train genes.toml -o genes
     """
-    from genoformer.config import RunConfig, read_toml
+    from genoformer.plain import read_toml
+    from genoformer.training.config import RunConfig
 
     run = read_toml(RunConfig, config)
 
     from genoformer.cli.train_plot import draw_curve
-    from genoformer.team import team_of_torchrun
-    from genoformer.train import LOG, train
+    from genoformer.training.run import LOG, train
+    from genoformer.training.team import team_of_torchrun
 
     name = name or output.resolve().name
     with team_of_torchrun(hardware.use()) as (team, device):

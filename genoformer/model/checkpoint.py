@@ -16,11 +16,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 import genoformer
-from genoformer.config import ModelConfig, from_dict, to_dict
+from genoformer.config import ModelConfig
 from genoformer.errors import CheckpointError, ConfigError, ResourceError
 from genoformer.model.allowance import check_allowance
 from genoformer.model.device import choose_device
 from genoformer.model.genoformer import Genoformer, build
+from genoformer.plain import from_dict, to_dict
 
 FORMAT, VERSION = "genoformer-model", 1
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "MODEL_CARD.md"

@@ -21,9 +21,9 @@ from measure import FORMAT
 from tables import unique
 
 from genoformer.cli.models import parameters
-from genoformer.config import to_dict
 from genoformer.errors import ConfigError, InputError
 from genoformer.model.checkpoint import Checkpoint, read_checkpoint
+from genoformer.plain import to_dict
 
 TEMPLATE = HERE / "card_template.md"
 _NOTES = {"training": str, "fails": list, "near": str}

@@ -23,13 +23,13 @@ from common import annotation_text, fasta_text, main, read_json, say, whole, wri
 
 from genoformer import __version__
 from genoformer.annotation import Annotation, CodingSequence, coding_frame_labels
-from genoformer.augmentation import MIRRORED_STRANDS, STRAND_SIDES, ErrorModel, spare_bases
 from genoformer.cli.progress import counted
 from genoformer.errors import ConfigError, InputError
-from genoformer.examples import read_annotated
 from genoformer.formats.annotated import check_fits
 from genoformer.tokens import decode, encode, reverse_complement
 from genoformer.tracks import IGNORED
+from genoformer.training.augmentation import MIRRORED_STRANDS, STRAND_SIDES, ErrorModel, spare_bases
+from genoformer.training.examples import read_annotated
 
 LENGTHS = (300, 1_000, 3_000, 10_000)
 RATES = (0.01, 0.03, 0.05)

@@ -16,11 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from genoformer.attention import ATTENTION
-from genoformer.config import RunConfig, read_toml
-from genoformer.examples import load_split
 from genoformer.model.device import keep_freed_memory
+from genoformer.plain import read_toml
 from genoformer.tracks import TRACKS
-from genoformer.train import train
+from genoformer.training.config import RunConfig
+from genoformer.training.examples import load_split
+from genoformer.training.run import train
 
 CONFIG = Path(__file__).resolve().parents[2] / "pipelines" / "config" / "small.toml"
 

@@ -27,13 +27,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from genoformer.config import RunConfig, read_toml
-from genoformer.examples import Genome, load_split
 from genoformer.model.device import keep_freed_memory
 from genoformer.model.genoformer import Genoformer
-from genoformer.training_state import new_state
-from genoformer.training_step import train_step
-from genoformer.validation import mean_f1, validate, validate_reads
+from genoformer.plain import read_toml
+from genoformer.training.config import RunConfig
+from genoformer.training.examples import Genome, load_split
+from genoformer.training.state import new_state
+from genoformer.training.step import train_step
+from genoformer.training.validation import mean_f1, validate, validate_reads
 
 CONFIG = Path(__file__).resolve().parents[2] / "pipelines" / "config" / "prokaryote-genes.toml"
 RESULTS = "results.jsonl"

@@ -20,7 +20,6 @@ import torch
 
 from genoformer.annotation import Annotation, coding_frame_labels
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
-from genoformer.examples import read_annotated
 from genoformer.formats.sequences import Sequences
 from genoformer.genetic_code import choose_genetic_code
 from genoformer.model.checkpoint import DEFAULT_MODEL, load_model
@@ -31,6 +30,7 @@ from genoformer.predict import Settings, predict_to_store
 from genoformer.regions import DEFAULT_WINDOW, Region
 from genoformer.store import TrackStore, open_store
 from genoformer.tracks import CODING_FRAME
+from genoformer.training.examples import read_annotated
 
 VALIDATION = Path(__file__).resolve().parents[3] / "shared" / "genomes" / "validation"
 NONE = 0

@@ -25,7 +25,7 @@ SLOW = """
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in background jobs it would be ignored
     import genoformer.cli.progress as progress
     progress.LOG_SECONDS = 0
-    import genoformer.predict, genoformer.train
+    import genoformer.predict, genoformer.training.run
     module, name = sys.modules[{module!r}], {name!r}
     computed, calls = getattr(module, name), []
 
@@ -39,7 +39,7 @@ SLOW = """
     main()
 """
 PREDICT = {"module": "genoformer.predict", "name": "predict_values"}
-TRAIN = {"module": "genoformer.train", "name": "train_step"}
+TRAIN = {"module": "genoformer.training.run", "name": "train_step"}
 
 
 @contextmanager

@@ -104,9 +104,9 @@ def test_an_early_end_and_pretraining_are_said(config, call, tmp_path):
 
 def test_stopped_and_resumed_is_as_never_stopped(config, call, tmp_path, monkeypatch):
     assert call("train", config(), "-o", tmp_path / "whole", "--name", "m").code == 0
-    from genoformer import train
+    from genoformer.training import run
 
-    step = train.train_step
+    step = run.train_step
 
     def stop(state, *arguments):
         if state.step == 2:
@@ -114,7 +114,7 @@ def test_stopped_and_resumed_is_as_never_stopped(config, call, tmp_path, monkeyp
         return step(state, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "train_step", stop)
+        patch.setattr(run, "train_step", stop)
         assert call("train", config(), "-o", tmp_path / "cut", "--name", "m").code == 130
     assert call("train", config(), "-o", tmp_path / "cut", "--name", "m", "--resume").code == 0
     weights = "model/model.safetensors"

@@ -43,7 +43,8 @@ labels = { own = { "+" = "b.bw" } }
 
 
 def read_toml(path: Path) -> None:
-    from genoformer.config import RunConfig, from_dict, read_toml, to_dict
+    from genoformer.plain import from_dict, read_toml, to_dict
+    from genoformer.training.config import RunConfig
 
     config = read_toml(RunConfig, path)
     agree(from_dict(RunConfig, json.loads(json.dumps(to_dict(config)))), config)
@@ -53,8 +54,8 @@ SAMPLES = "fasta\tannotation\tsplit\tweight\town\n# words\na.fa\ta.gff\ttrain\t2
 
 
 def read_samples(path: Path) -> None:
-    from genoformer.samples_table import read_samples_table
     from genoformer.tracks import Track
+    from genoformer.training.samples_table import read_samples_table
 
     own = Track(name="own", kind="class", channels=("a", "b"), units="", reverse_complement=(0, 1))
     read_samples_table(path, tracks=[own])
@@ -94,22 +95,22 @@ def begun() -> tuple[Any, Any]:
     import torch
     from tiny import tiny_config
 
-    from genoformer.config import RunConfig
-    from genoformer.training_state import new_state
+    from genoformer.training.config import RunConfig
+    from genoformer.training.state import new_state
 
     config = RunConfig(model=tiny_config())
     return new_state(config, torch.device("cpu")), config
 
 
 def read_state(path: Path) -> None:
-    from genoformer.training_state import load_state
+    from genoformer.training.state import load_state
 
     state, config = begun()
     load_state(state, path, config)
 
 
 def made_state(folder: Path) -> list[bytes]:
-    from genoformer.training_state import save_state
+    from genoformer.training.state import save_state
 
     state, config = begun()
     save_state(state, folder / "made", config)

@@ -11,9 +11,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from tiny import random_codes, tiny_config, tiny_model
 
-from genoformer.config import ModelConfig, from_dict
+from genoformer.config import ModelConfig
 from genoformer.model.checkpoint import load_model, save_model
 from genoformer.model.genoformer import build
+from genoformer.plain import from_dict
 
 
 @pytest.fixture

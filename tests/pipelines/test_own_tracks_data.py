@@ -14,15 +14,16 @@ import pytest
 import torch
 from tiny import random_bases, write_fasta
 
-from genoformer.config import RunConfig, read_toml
 from genoformer.evaluate.evaluation import evaluate
 from genoformer.formats.sequences import open_sequences
 from genoformer.labels import read_labels
 from genoformer.model.checkpoint import load_model
+from genoformer.plain import read_toml
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict_to_store
 from genoformer.tokens import decode, encode, reverse_complement
-from genoformer.train import train
+from genoformer.training.config import RunConfig
+from genoformer.training.run import train
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 CONFIG = PIPELINES / "config" / "own-tracks.toml"

@@ -11,13 +11,13 @@ from recipe_samples import random_annotation, write_folder
 from simulate import AnnotatedGenome, Cut, Design, bed_lines, clip, contigs, cuts, reads, simulate
 
 from genoformer.annotation import coding_frame_labels
-from genoformer.augmentation import MIRRORED_FRAMES, MIRRORED_STRANDS
 from genoformer.errors import ConfigError, InputError
 from genoformer.evaluate.evaluation import evaluate
 from genoformer.evaluate.truth import StrandTruth
 from genoformer.formats.gff3 import read_gff3
 from genoformer.formats.sequences import open_sequences
 from genoformer.tokens import encode, reverse_complement
+from genoformer.training.augmentation import MIRRORED_FRAMES, MIRRORED_STRANDS
 
 LENGTHS = {"a": 700, "b:1-5": 150}
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import made_up_genome, random_bases, write_fasta, write_gff
 
-from genoformer.config import Sample
 from genoformer.errors import InputError
-from genoformer.examples import Genome, draw_batch, load_genome, load_split, recode_to_4
 from genoformer.tokens import PAD, decode, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED
+from genoformer.training.config import Sample
+from genoformer.training.examples import Genome, draw_batch, load_genome, load_split, recode_to_4
 
 MIRROR = np.array([*CODING_FRAME.reverse_complement, *range(7, 256)])
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from genoformer.annotation import Annotation, coding_frame_labels
-from genoformer.augmentation import NO_ERRORS, ErrorModel, opposite, opposite_labels, recode_to_4, spare_bases
-from genoformer.config import Sample
 from genoformer.errors import InputError
 from genoformer.formats.sequences import Sequences, open_sequences, sniff
-from genoformer.own_labels import OwnLabels, load_labels
 from genoformer.tokens import PAD, encode
 from genoformer.tracks import CODING_FRAME, IGNORED, TRACKS, Track
+from genoformer.training.augmentation import NO_ERRORS, ErrorModel, opposite, opposite_labels, recode_to_4, spare_bases
+from genoformer.training.config import Sample
+from genoformer.training.own_labels import OwnLabels, load_labels
 
 
 @dataclass(frozen=True)

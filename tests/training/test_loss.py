@@ -12,14 +12,14 @@ import torch
 from own_track_samples import AMOUNT, LETTER, OWN, PURINE, own_config, own_model, write_genomes
 from training_samples import take
 
-from genoformer.config import TrackLoss, TrainConfig
-from genoformer.examples import Batch, load_split
 from genoformer.model.genoformer import build
 from genoformer.model.heads import SignalHead
 from genoformer.tracks import CODING_FRAME, IGNORED
-from genoformer.training_loss import labels_that_count, step_loss
-from genoformer.training_state import new_state, standardize_signals
-from genoformer.training_step import train_step
+from genoformer.training.config import TrackLoss, TrainConfig
+from genoformer.training.examples import Batch, load_split
+from genoformer.training.loss import labels_that_count, step_loss
+from genoformer.training.state import new_state, standardize_signals
+from genoformer.training.step import train_step
 
 TRACKS = (LETTER, AMOUNT, PURINE)
 LOSSES = (TrackLoss("letter", 3.0, (1.0, 2.0, 0.5, 1.0)), TrackLoss("amount", 0.5))

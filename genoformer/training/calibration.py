@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genoformer.examples import Genome
 from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.heads import ClassHead
 from genoformer.model.strands import reverse_complement_rows, reverse_rows
 from genoformer.tracks import CODING_FRAME, IGNORED, Track
-from genoformer.validation import pieces
+from genoformer.training.examples import Genome
+from genoformer.training.validation import pieces
 
 MOST = 2_000_000
 """Bases that a temperature is fitted on, evenly spaced; fewer for a track of more classes than coding-frame."""

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import made_up_genome, random_bases
 
-from genoformer.augmentation import (
+from genoformer.tokens import PAD, encode, reverse_complement
+from genoformer.tracks import CODING_FRAME, IGNORED
+from genoformer.training.augmentation import (
     FRAME_SIDES,
     MIRRORED_STRANDS,
     NOTHING,
@@ -21,9 +23,7 @@ from genoformer.augmentation import (
     run_lengths,
     spare_bases,
 )
-from genoformer.examples import Genome, draw_batch
-from genoformer.tokens import PAD, encode, reverse_complement
-from genoformer.tracks import CODING_FRAME, IGNORED
+from genoformer.training.examples import Genome, draw_batch
 
 
 def genome(genes: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from genoformer.augmentation import MIRRORED_STRANDS, STRAND_SIDES, ErrorModel
-from genoformer.config import TrainConfig
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
-from genoformer.examples import Batch, Genome, pieces
 from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer
 from genoformer.tokens import PAD, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED, MASKED_NUCLEOTIDE
-from genoformer.training_step import hide_letters
-from genoformer.validation_own import READ, Validation, measure_own, plain
+from genoformer.training.augmentation import MIRRORED_STRANDS, STRAND_SIDES, ErrorModel
+from genoformer.training.config import TrainConfig
+from genoformer.training.examples import Batch, Genome, pieces
+from genoformer.training.step import hide_letters
+from genoformer.training.validation_own import READ, Validation, measure_own, plain
 
 _TOGETHER = 8
 

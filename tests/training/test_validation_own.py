@@ -12,16 +12,16 @@ from own_track_samples import AMOUNT, LABELS, OWN, PURINE, own_config, own_model
 from tiny import tiny_model
 from training_samples import log, take
 
-from genoformer.config import Sample
 from genoformer.evaluate.evaluation import evaluate
-from genoformer.examples import Genome, load_genome
 from genoformer.formats.sequences import open_sequences
 from genoformer.model.checkpoint import load_model, save_model
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict_to_store
-from genoformer.validation import measure
-from genoformer.validation_own import measure_own
+from genoformer.training.config import Sample
+from genoformer.training.examples import Genome, load_genome
+from genoformer.training.validation import measure
+from genoformer.training.validation_own import measure_own
 
 
 @pytest.fixture

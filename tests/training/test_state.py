@@ -16,14 +16,14 @@ import torch
 from tiny import random_codes, tiny_config, tiny_model, write_gff
 from training_samples import log, root, run_config, take
 
-from genoformer import train as module
-from genoformer.config import RunConfig, Sample
 from genoformer.errors import CheckpointError, ConfigError, InputError
 from genoformer.model import checkpoint
 from genoformer.model.checkpoint import load_model, named_tensors, read_tensors, save_model, write_tensors
-from genoformer.train import STATE
-from genoformer.training_state import new_state, start_from, trained_shape
-from genoformer.validation import Validation
+from genoformer.training import run as module
+from genoformer.training.config import RunConfig, Sample
+from genoformer.training.run import STATE
+from genoformer.training.state import new_state, start_from, trained_shape
+from genoformer.training.validation import Validation
 
 __all__ = ["root"]
 

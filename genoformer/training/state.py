@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genoformer.config import ModelConfig, RunConfig, from_dict, to_dict
+from genoformer.config import ModelConfig
 from genoformer.errors import CheckpointError, ConfigError
-from genoformer.examples import Genome
 from genoformer.model.checkpoint import (
     bundled_models,
     named_tensors,
@@ -25,9 +24,12 @@ from genoformer.model.checkpoint import (
 from genoformer.model.genoformer import LETTERS, Genoformer, build
 from genoformer.model.heads import SignalHead
 from genoformer.model.inputs import INPUTS
-from genoformer.own_labels import signal_spread
-from genoformer.team import ALONE, Team
+from genoformer.plain import from_dict, to_dict
 from genoformer.tracks import MASKED_NUCLEOTIDE
+from genoformer.training.config import RunConfig
+from genoformer.training.examples import Genome
+from genoformer.training.own_labels import signal_spread
+from genoformer.training.team import ALONE, Team
 
 _STEM = "encoder.stem.first.weight"
 _LISTED = 4

@@ -16,18 +16,19 @@ import torch
 from tiny import tiny_model
 from training_samples import log, root, run_config, take
 
-from genoformer import train as module
-from genoformer import training_step
 from genoformer.attention import ATTENTION
-from genoformer.config import Sample, TrainConfig, to_dict
 from genoformer.errors import CheckpointError, ConfigError, GenoformerError, InputError, ResourceError
 from genoformer.evaluate import Score, confusion, pooled_score, strand_probabilities
-from genoformer.examples import Genome, load_genome
 from genoformer.model.checkpoint import load_model, named_tensors, read_tensors
-from genoformer.train import STATE, train
-from genoformer.training_state import State, new_state
-from genoformer.training_step import learning_rate, train_step
-from genoformer.validation import mean_f1, validate
+from genoformer.plain import to_dict
+from genoformer.training import run as module
+from genoformer.training import step as step_module
+from genoformer.training.config import Sample, TrainConfig
+from genoformer.training.examples import Genome, load_genome
+from genoformer.training.run import STATE, train
+from genoformer.training.state import State, new_state
+from genoformer.training.step import learning_rate, train_step
+from genoformer.training.validation import mean_f1, validate
 
 __all__ = ["root"]
 
@@ -311,7 +312,7 @@ def test_without_a_running_mean_the_last_weights_are_kept(tmp_path: Path, root: 
 
 def test_the_windows_of_a_step_come_from_seed_and_step(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[int, int]] = []
-    original = training_step.draw_batch
+    original = step_module.draw_batch
 
     def watch(genomes: Any, **options: Any) -> Any:
         batch = original(genomes, **options)
@@ -319,7 +320,7 @@ def test_the_windows_of_a_step_come_from_seed_and_step(root: Path, monkeypatch: 
         assert batch.codes.shape == (360 // options["window"], options["window"])
         return batch
 
-    monkeypatch.setattr(training_step, "draw_batch", watch)
+    monkeypatch.setattr(step_module, "draw_batch", watch)
     genome = load_genome(run_config().samples[0], root=root)
     for seed in (0, 0, 1):
         config = run_config(seed=seed)

@@ -10,12 +10,12 @@ import torch
 from tiny import tiny_model
 from training_samples import root, run_config, take
 
-from genoformer.calibration import Outputs, calibrate, fit_temperature
-from genoformer.config import Sample
-from genoformer.examples import load_genome
 from genoformer.model.checkpoint import load_model
 from genoformer.model.strands import predict_values
 from genoformer.tracks import IGNORED
+from genoformer.training.calibration import Outputs, calibrate, fit_temperature
+from genoformer.training.config import Sample
+from genoformer.training.examples import load_genome
 
 __all__ = ["root"]
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from own_track_samples import AMOUNT, LABELS, LETTER, PURINE, write_genomes
 from tiny import random_bases, write_fasta
 
-from genoformer.augmentation import NOTHING, ErrorModel, opposite_labels
-from genoformer.config import Sample
 from genoformer.errors import GenoformerError, InputError
-from genoformer.examples import Genome, draw_batch, load_genome
-from genoformer.own_labels import OwnLabels, check_learnable, load_labels, signal_spread
 from genoformer.tokens import PAD, encode, reverse_complement
 from genoformer.tracks import IGNORED, Track
+from genoformer.training.augmentation import NOTHING, ErrorModel, opposite_labels
+from genoformer.training.config import Sample
+from genoformer.training.examples import Genome, draw_batch, load_genome
+from genoformer.training.own_labels import OwnLabels, check_learnable, load_labels, signal_spread
 
 SIGNS = Track("signs", "class", ("none", "+", "-"), "probability", (0, 2, 1))
 
@@ -203,7 +203,7 @@ def test_the_spread_of_a_signal_is_that_of_all_genomes(monkeypatch: pytest.Monke
     rng = np.random.default_rng(0)
     parts = [rng.normal(1e4, 2, (50, 2)), rng.normal(-3, 1, (70, 2))]
     parts[0][::3, 1] = np.nan
-    monkeypatch.setattr("genoformer.own_labels._STRETCH", 9)
+    monkeypatch.setattr("genoformer.training.own_labels._STRETCH", 9)
     mean, spread = signal_spread(own(AMOUNT, *parts))
     everything = np.concatenate(parts).astype(np.float32).astype(np.float64)
     assert mean == pytest.approx(np.nanmean(everything, axis=0))

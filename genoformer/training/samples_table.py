@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from genoformer.config import LabelFiles, Sample
 from genoformer.errors import ConfigError, InputError
 from genoformer.tracks import Track
+from genoformer.training.config import LabelFiles, Sample
 
 _COLUMNS = ("fasta", "annotation", "split", "weight")
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from genoformer.config import LabelFiles
 from genoformer.errors import InputError
 from genoformer.labels import Files, read_labels
 from genoformer.tracks import IGNORED, Track
+from genoformer.training.config import LabelFiles
 
 MOST = 65_504
 """Largest value of a signal: what float16 holds, in which a store keeps it."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from own_track_samples import OWN
 
-from genoformer.config import Sample
 from genoformer.errors import InputError
-from genoformer.samples_table import read_samples_table
+from genoformer.training.config import Sample
+from genoformer.training.samples_table import read_samples_table
 
 
 def table(folder: Path, *lines: str) -> Path:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from genoformer.attention.performer import redraw_features, settle_moments
-from genoformer.augmentation import ErrorModel
-from genoformer.config import TrainConfig
-from genoformer.examples import Batch, Genome, draw_batch
 from genoformer.tokens import MASK, N
 from genoformer.tracks import IGNORED, MASKED_NUCLEOTIDE
-from genoformer.training_loss import labels_that_count, step_loss
-from genoformer.training_state import State
+from genoformer.training.augmentation import ErrorModel
+from genoformer.training.config import TrainConfig
+from genoformer.training.examples import Batch, Genome, draw_batch
+from genoformer.training.loss import labels_that_count, step_loss
+from genoformer.training.state import State
 
 _MOMENTUM = 0.99
 """Of the running mean of queries' and keys' moments, which tuned features follow."""

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from genoformer.augmentation import ErrorModel, opposite_labels
-from genoformer.config import TrainConfig
 from genoformer.evaluate import confusion, pooled_score
 from genoformer.evaluate.counts import class_scores
 from genoformer.evaluate.signals import Moments
-from genoformer.examples import Genome, pieces
 from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer
 from genoformer.tokens import reverse_complement
 from genoformer.tracks import TRACKS, Track
+from genoformer.training.augmentation import ErrorModel, opposite_labels
+from genoformer.training.config import TrainConfig
+from genoformer.training.examples import Genome, pieces
 
 READ = 5_000
 """Bases of a read with errors."""

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from genoformer.config import TrainConfig
-from genoformer.examples import Batch
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.heads import Head, SignalHead
 from genoformer.tracks import IGNORED
+from genoformer.training.config import TrainConfig
+from genoformer.training.examples import Batch
 
 
 def total_weight(labels: Sequence[np.ndarray], class_weights: Sequence[float] = ()) -> float:

@@ -13,16 +13,16 @@ import torch
 from torch.nn import functional
 from training_samples import root, run_config
 
-from genoformer.config import Sample
-from genoformer.examples import Batch, Genome, load_genome
 from genoformer.model.checkpoint import named_tensors
-from genoformer.team import ALONE, Team, join_team
 from genoformer.tokens import MASK, PAD, N
 from genoformer.tracks import IGNORED
-from genoformer.training_loss import summed_loss, total_weight
-from genoformer.training_state import State, new_state
-from genoformer.training_step import draw_passes, hide_letters, learning_rate, train_step
-from genoformer.validation import hidden_letters_told, measure, validate, validate_reads
+from genoformer.training.config import Sample
+from genoformer.training.examples import Batch, Genome, load_genome
+from genoformer.training.loss import summed_loss, total_weight
+from genoformer.training.state import State, new_state
+from genoformer.training.step import draw_passes, hide_letters, learning_rate, train_step
+from genoformer.training.team import ALONE, Team, join_team
+from genoformer.training.validation import hidden_letters_told, measure, validate, validate_reads
 
 __all__ = ["root"]
 

@@ -13,13 +13,15 @@ from own_track_samples import AMOUNT, LABELS, OWN, PURINE, own_config, own_model
 from tiny import random_codes, tiny_model
 from training_samples import take
 
-from genoformer.config import ModelConfig, RunConfig, Sample, TrackLoss, TrainConfig, from_dict, to_dict
+from genoformer.config import ModelConfig
 from genoformer.errors import CheckpointError, ConfigError, InputError
 from genoformer.model.checkpoint import CONFIG, load_model, read_checkpoint, read_tensors, save_model
 from genoformer.model.heads import SignalHead
 from genoformer.model.strands import predict_values, reverse_complement_rows
+from genoformer.plain import from_dict, to_dict
 from genoformer.tracks import CODING_FRAME, TRACKS, Track
-from genoformer.train import STATE, train
+from genoformer.training.config import RunConfig, Sample, TrackLoss, TrainConfig
+from genoformer.training.run import STATE, train
 
 WORDS = ("type", "train", "forward", "values", "a-b_1")
 """Names of tracks that a torch module has for itself, but the last."""

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from genoformer.calibration import calibrate
-from genoformer.config import RunConfig, TrainConfig, to_dict
 from genoformer.errors import ConfigError, InputError, ResourceError
-from genoformer.examples import Genome, load_split
 from genoformer.model.checkpoint import Checkpoint, load_model, read_checkpoint, save_model
-from genoformer.own_labels import check_learnable
-from genoformer.samples_table import read_samples_table
-from genoformer.team import join_team
+from genoformer.plain import to_dict
 from genoformer.tracks import CODING_FRAME
-from genoformer.training_state import (
+from genoformer.training.calibration import calibrate
+from genoformer.training.config import RunConfig, TrainConfig
+from genoformer.training.examples import Genome, load_split
+from genoformer.training.own_labels import check_learnable
+from genoformer.training.samples_table import read_samples_table
+from genoformer.training.state import (
     State,
     load_state,
     new_state,
@@ -31,8 +31,9 @@ from genoformer.training_state import (
     start_from,
     trained_shape,
 )
-from genoformer.training_step import learning_rate, train_step
-from genoformer.validation import Validation, measure
+from genoformer.training.step import learning_rate, train_step
+from genoformer.training.team import join_team
+from genoformer.training.validation import Validation, measure
 
 STATE, LOG = "state.safetensors", "log.jsonl"
 
@@ -66,9 +67,9 @@ def train(
     """Train a model, yielding after each step; the model of the running mean is saved in ``folder/model``.
 
     With `TrainConfig.patience` that is the model of the best validation, else the last one. At the end it is calibrated
-    on the validation genomes, see `genoformer.calibration`. Where torch.distributed is set up, its processes train
-    together: each takes its share of the windows, as if one had taken them all. A KeyboardInterrupt that is
-    thrown into the iterator has it save what a later run goes on from.
+    on the validation genomes, see `genoformer.training.calibration`. Where torch.distributed is set up, its
+    processes train together: each takes its share of the windows, as if one had taken them all. A KeyboardInterrupt
+    that is thrown into the iterator has it save what a later run goes on from.
 
     Parameters
     ----------
