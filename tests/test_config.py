@@ -175,6 +175,7 @@ def test_impossible_models_are_refused(values: dict[str, Any], part: str) -> Non
         ({"ema": -0.1}, "ema"),
         ({"ema": math.nan}, "ema"),
         ({"recode": 1.1}, "recode"),
+        ({"synonyms": -0.1}, "synonyms"),
         ({"warmup": -1}, "warmup"),
         ({"final_rate": 1.5}, "final_rate"),
         ({"chunk_size": -1}, "chunk_size"),

@@ -1,4 +1,4 @@
-"""Augmentation: sequences rewritten as a sequencer or another genetic code would have them, labels carried along."""
+"""Augmentation: sequences as a sequencer would read them, errors and either strand, labels carried along."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from genoformer.tokens import COMPLEMENT, MASK, A, G, N, T, reverse_complement
+from genoformer.tokens import COMPLEMENT, MASK, N, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED, Track
 
 NOTHING = 255
@@ -187,23 +187,3 @@ def opposite_labels(labels: np.ndarray, track: Track) -> np.ndarray:
     mirrored = np.arange(256, dtype=np.uint8)
     mirrored[: len(turned)] = turned
     return mirrored[labels[::-1]]
-
-
-def recode_to_4(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    """Rewrite genes to genetic code 4: tryptophan TGG becomes TGA, the stop TGA becomes TAA."""
-    forward = _recode_forward(codes, frames)
-    backward = _recode_forward(*opposite(forward, frames))
-    return reverse_complement(backward)
-
-
-def _recode_forward(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    codes = codes.copy()
-    if len(codes) < 3:
-        return codes
-    in_frame = (frames[:-2] == 1) & (frames[1:-1] == 2) & (frames[2:] == 3)
-    begins_tg = in_frame & (codes[:-2] == T) & (codes[1:-1] == G)
-    tryptophan = np.flatnonzero(begins_tg & (codes[2:] == G))
-    stop = np.flatnonzero(begins_tg & (codes[2:] == A))
-    codes[tryptophan + 2] = A
-    codes[stop + 1] = A
-    return codes

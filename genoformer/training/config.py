@@ -84,6 +84,8 @@ class TrainConfig:
         of equal bases
     recode : fraction of windows rewritten to genetic code 4 (TGG to TGA in genes, TGA stops to TAA), so that a model
         learns to follow the genetic code it is told
+    synonyms : fraction of windows whose genes are rewritten with a codon usage drawn at random, their proteins kept, so
+        that a model learns the usage from what it sees, and does not know the species of its training by it
     length_power : a genome is drawn in proportion to its length to this power
     redraw_every : steps between new random features for Performers; 0 keeps the first ones
     chunk_size : tokens that are computed and recomputed at a time; 0 keeps everything
@@ -117,6 +119,7 @@ class TrainConfig:
     error_shares: tuple[float, ...] = ()
     homopolymer_indels: float = 0.0
     recode: float = 0.05
+    synonyms: float = 0.0
     length_power: float = 0.6
     redraw_every: int = 0
     chunk_size: int = 0
@@ -140,7 +143,9 @@ class TrainConfig:
         require(0 <= self.weight_decay < math.inf, f"weight_decay must not be negative, got {self.weight_decay}")
         require(math.isfinite(self.length_power), f"length_power must be finite, got {self.length_power}")
         check_seed(self.seed)
-        require(0 <= self.recode <= 1, f"recode must be from 0 to 1, got {self.recode}")
+        for name in ("recode", "synonyms"):
+            share = getattr(self, name)
+            require(0 <= share <= 1, f"{name} must be from 0 to 1, got {share}")
         require(self.warmup >= 0, f"warmup must not be negative, got {self.warmup}")
         require(0 <= self.final_rate <= 1, f"final_rate must be from 0 to 1, got {self.final_rate}")
         require(self.redraw_every >= 0, f"redraw_every must not be negative, got {self.redraw_every}")

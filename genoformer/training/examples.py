@@ -15,9 +15,10 @@ from genoformer.errors import InputError
 from genoformer.formats.sequences import Sequences, open_sequences, sniff
 from genoformer.tokens import PAD, encode
 from genoformer.tracks import CODING_FRAME, IGNORED, TRACKS, Track
-from genoformer.training.augmentation import NO_ERRORS, ErrorModel, opposite, opposite_labels, recode_to_4, spare_bases
+from genoformer.training.augmentation import NO_ERRORS, ErrorModel, opposite, opposite_labels, spare_bases
 from genoformer.training.config import Sample
 from genoformer.training.own_labels import OwnLabels, load_labels
+from genoformer.training.recoding import NO_RECODING, Recoding
 
 
 @dataclass(frozen=True)
@@ -198,12 +199,12 @@ def draw_batch(
     *,
     window: int,
     count: int,
-    recode: float,
     length_power: float,
     rng: np.random.Generator,
     errors: ErrorModel = NO_ERRORS,
+    recoding: Recoding = NO_RECODING,
 ) -> Batch:
-    """Draw windows at random places and strands, some with errors of reading.
+    """Draw windows at random places and strands, some with genes rewritten or with errors of reading.
 
     A window lies within one sequence; a sequence shorter than the window is taken whole and padded. What is read with
     errors is a little longer, so that it fills the window in spite of deletions, and is cut to it at its end.
@@ -219,8 +220,8 @@ def draw_batch(
             bases, frames = opposite(bases, frames)
             own = {name: opposite_labels(values, genome.own[name].track) for name, values in own.items()}
         batch.genetic_codes[row] = genome.genetic_code
-        if genome.recodable and genome.genetic_code == 11 and rng.random() < recode:
-            bases, batch.genetic_codes[row] = recode_to_4(bases, frames), 4
+        if genome.recodable:
+            bases, batch.genetic_codes[row] = recoding.rewrite(bases, frames, genome.genetic_code, rng)
         if rate:
             drawn = errors.draw(bases, rate, rng)
             bases, frames = drawn.read()[:window], drawn.carry(frames)[:window]

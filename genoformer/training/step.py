@@ -16,6 +16,7 @@ from genoformer.training.augmentation import ErrorModel
 from genoformer.training.config import TrainConfig
 from genoformer.training.examples import Batch, Genome, draw_batch
 from genoformer.training.loss import labels_that_count, step_loss
+from genoformer.training.recoding import Recoding
 from genoformer.training.state import State
 
 _MOMENTUM = 0.99
@@ -48,7 +49,7 @@ def draw_passes(genomes: Sequence[Genome], config: TrainConfig, *, step: int, pa
         genomes,
         window=window,
         count=passes * rows,
-        recode=config.recode,
+        recoding=Recoding(config.recode, config.synonyms),
         length_power=config.length_power,
         rng=rng,
         errors=ErrorModel(config.error_rates, config.error_shares, config.homopolymer_indels),

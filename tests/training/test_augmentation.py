@@ -195,7 +195,7 @@ def made_up(genes: int = 40) -> Genome:
 
 
 def draw(seed: int = 0, **options: object) -> tuple[np.ndarray, ...]:
-    given: dict[str, object] = {"window": 600, "count": 12, "recode": 0.0, "length_power": 1.0, **options}
+    given: dict[str, object] = {"window": 600, "count": 12, "length_power": 1.0, **options}
     batch = draw_batch([made_up()], rng=np.random.default_rng(seed), **given)  # type: ignore[arg-type]
     return batch.codes, batch.labels[CODING_FRAME.name], batch.genetic_codes
 

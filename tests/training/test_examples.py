@@ -10,15 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from Bio.Seq import Seq
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiny import made_up_genome, random_bases, write_fasta, write_gff
 
 from genoformer.errors import InputError
-from genoformer.tokens import PAD, decode, encode, reverse_complement
+from genoformer.tokens import PAD, decode, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED
 from genoformer.training.config import Sample
-from genoformer.training.examples import Genome, draw_batch, load_genome, load_split, recode_to_4
+from genoformer.training.examples import Genome, draw_batch, load_genome, load_split
+from genoformer.training.recoding import Recoding
 
 MIRROR = np.array([*CODING_FRAME.reverse_complement, *range(7, 256)])
 
@@ -126,8 +125,8 @@ class Drawn(NamedTuple):
     genetic_codes: np.ndarray
 
 
-def draw(genomes: list[Genome], seed: int = 0, **options: float) -> Drawn:
-    settings = {"window": 50, "count": 8, "recode": 0.0, "length_power": 1.0, **options}
+def draw(genomes: list[Genome], seed: int = 0, **options: object) -> Drawn:
+    settings = {"window": 50, "count": 8, "length_power": 1.0, **options}
     batch = draw_batch(genomes, rng=np.random.default_rng(seed), **settings)  # type: ignore[arg-type]
     assert list(batch.labels) == [CODING_FRAME.name]
     return Drawn(batch.codes, batch.labels[CODING_FRAME.name], batch.genetic_codes)
@@ -175,7 +174,11 @@ def test_windows_are_stretches_of_one_sequence_with_their_labels(genomes: list[G
 
 
 def test_the_same_seed_draws_the_same_windows(genomes: list[Genome]) -> None:
-    for one, two in zip(draw(genomes, 5, recode=0.5), draw(genomes, 5, recode=0.5), strict=True):
+    for one, two in zip(
+        draw(genomes, 5, recoding=Recoding(to_4=0.5, synonyms=0.5)),
+        draw(genomes, 5, recoding=Recoding(to_4=0.5, synonyms=0.5)),
+        strict=True,
+    ):
         assert np.array_equal(one, two)
     assert not np.array_equal(draw(genomes, 5).codes, draw(genomes, 6).codes)
 
@@ -204,51 +207,3 @@ def places_of_fast(genome: Genome, row: np.ndarray) -> list[tuple[int]]:
     text = decode(genome.codes)
     found = [text.find(decode(row)), text.find(decode(reverse_complement(row)))]
     return [(place,) for place in found if place >= 0]
-
-
-# ---- genetic code 4
-
-
-def translated(codes: np.ndarray, places: list[tuple[int, int, int]], table: int) -> list[str]:
-    pieces = [(decode(codes[a:b]), strand) for a, b, strand in places]
-    genes = [piece if strand == 1 else decode(reverse_complement(encode(piece))) for piece, strand in pieces]
-    return [str(Seq(gene.decode()).translate(table=table)) for gene in genes]
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 10_000))
-def test_recoded_genes_have_the_same_proteins_under_table_4(seed: int) -> None:
-    bases, places = made_up_genome(6, seed=seed, codons=30)
-    frames = np.zeros(len(bases), dtype=np.uint8)
-    for start, end, strand in places:
-        codon = np.resize(np.array([1, 2, 3], dtype=np.uint8), end - start)
-        frames[start:end] = codon if strand == 1 else codon[::-1] + 3
-    before = encode(bases)
-    after = recode_to_4(before, frames)
-    proteins = translated(before, places, 11)
-    assert all(protein.endswith("*") and "*" not in protein[:-1] for protein in proteins)
-    assert translated(after, places, 4) == proteins
-    assert np.array_equal(after[frames == 0], before[frames == 0])
-    assert decode(before) == bases  # the original is left alone
-    if any("W" in protein for protein in proteins):
-        assert translated(after, places, 11) != proteins
-    mirrored = recode_to_4(reverse_complement(before), MIRROR[frames[::-1]])
-    assert np.array_equal(reverse_complement(mirrored), after)
-
-
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 4])
-def test_the_shortest_windows_are_recoded(length: int) -> None:
-    codes, frames = encode(b"TGGT")[:length], np.array([1, 2, 3, 1], dtype=np.uint8)[:length]
-    assert decode(recode_to_4(codes, frames)) == (b"TGAT" if length >= 3 else b"TGGT")[:length]
-
-
-def test_a_share_of_windows_of_code_11_is_recoded(tmp_path: Path) -> None:
-    eleven = load_genome(save(tmp_path, "e", 20), root=tmp_path)
-    batch = draw([eleven], count=2000, window=90, recode=0.3)
-    assert (batch.genetic_codes == 4).mean() == pytest.approx(0.3, abs=0.04)
-    for codes, labels, table in zip(*batch, strict=True):
-        in_frame = (labels[:-2] == 1) & (labels[1:-1] == 2) & (labels[2:] == 3)
-        codons = {decode(codes[i : i + 3]) for i in np.flatnonzero(in_frame)}
-        assert b"TGG" not in codons or table == 11
-    none = draw([eleven], count=500, recode=0.0).genetic_codes
-    assert (none == 11).all()

@@ -19,6 +19,7 @@ from genoformer.training.augmentation import NOTHING, ErrorModel, opposite_label
 from genoformer.training.config import Sample
 from genoformer.training.examples import Genome, draw_batch, load_genome
 from genoformer.training.own_labels import OwnLabels, check_learnable, load_labels, signal_spread
+from genoformer.training.recoding import Recoding
 
 SIGNS = Track("signs", "class", ("none", "+", "-"), "probability", (0, 2, 1))
 
@@ -81,7 +82,7 @@ def test_drawn_windows_have_the_labels_of_their_bases(rate: float) -> None:
     blank = np.full(900, IGNORED, dtype=np.uint8)
     genome = Genome("g", codes, blank, blank, np.array([0, 70, 900]), 11, 1.0, "", "", own, recodable=False)
     batch = draw_batch(
-        [genome], window=100, count=60, recode=1.0, length_power=1.0, rng=np.random.default_rng(0),
+        [genome], window=100, count=60, recoding=Recoding(1.0, 1.0), length_power=1.0, rng=np.random.default_rng(0),
         errors=ErrorModel((rate,)),
     )  # fmt: skip
     assert (batch.genetic_codes == 11).all()  # what has no genes is not rewritten
