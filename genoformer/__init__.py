@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from genoformer.regions import Region
     from genoformer.store import open_store
     from genoformer.variants.score import Scoring, score_variants
+    from genoformer.workers import Workers
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Settings",
     "Variant",
     "WindowDataset",
+    "Workers",
     "__version__",
     "embed",
     "load_model",
@@ -52,6 +54,7 @@ _HOMES = {
     "Settings": "genoformer.predict",
     "Variant": "genoformer.formats.vcf",
     "WindowDataset": "genoformer.dataset",
+    "Workers": "genoformer.workers",
     "embed": "genoformer.embedding",
     "load_model": "genoformer.model.checkpoint",
     "open_embeddings": "genoformer.embedding",

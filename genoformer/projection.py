@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from genoformer.projection_plan import HeldReads, Projection, add_to_digest, beg
 from genoformer.regions import Block
 from genoformer.store import Shard, TrackStore
 from genoformer.tracks import Track
+
+if TYPE_CHECKING:
+    from genoformer.workers import Workers
 
 DEPTH = Track("depth", "signal", ("reads",), units="reads whose predictions are averaged")
 MOST_DEPTH = 65504
@@ -52,11 +56,12 @@ def project_plan(
     settings: Settings,
     done: np.ndarray | None = None,
     tick: Callable[[], None] = lambda: None,
+    workers: Workers | None = None,
 ) -> Iterator[Block]:
     """Predict the reads of a plan and yield the means over them, but for the stretches marked in ``done``.
 
     Reads are predicted in groups that depend on the file alone, so that values do not depend on what is done. ``tick``
-    is called whenever a read is; where many lie over each other, blocks are far between.
+    is called whenever a read is; where many lie over each other, blocks are far between. ``workers`` see `predict`.
 
     Returns
     -------
@@ -91,7 +96,7 @@ def project_plan(
             continue
         reads = HeldReads(plan.source, [read.bases for read in group])
         own = make_plan(reads, window=plan.window, overlap=plan.overlap)
-        for block in predict_plan(own, reads, model, settings=settings, fitting=fitting):
+        for block in predict_plan(own, reads, model, settings=settings, fitting=fitting, workers=workers):
             _add(pileup, group[int(block.sequence)], block, mirrors)
             tick()
     for cell, sums in pileup.rest():
@@ -155,23 +160,29 @@ def project_to_store(  # noqa: PLR0913 - as predict_to_store
     shard: Shard | None = None,
     wait: float = 0.0,
     report: Callable[[int], None] = lambda _: None,
+    workers: Workers | None = None,
 ) -> Path:
     """Write the means of a projection to an HDF5 store, with a track of their depth; see `predict_to_store`."""
     writer = TrackStore.create(
         output,
         plan.sequences,
         [*model.tracks, DEPTH],
-        provenance=provenance(plan, model, settings, command=command),
+        provenance=provenance(plan, model, settings, command=command, workers=workers),
         blocks=plan.blocks,
         overwrite=overwrite,
         resume=resume,
         shard=shard,
         wait=wait,
     )
+
+    def missing(done: np.ndarray) -> Iterator[Block]:
+        tick = partial(report, 0)
+        return project_plan(plan, sequences, model, settings=settings, done=done, tick=tick, workers=workers)
+
     return write_missing(
         writer,
         plan,
-        lambda done: project_plan(plan, sequences, model, settings=settings, done=done, tick=lambda: report(0)),
+        missing,
         shard=shard,
         report=report,
     )

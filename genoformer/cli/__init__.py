@@ -144,6 +144,8 @@ def fill_closed_streams() -> None:
 def main() -> None:
     """Run as the program ``genoformer``."""
     fill_closed_streams()
+    if sys.platform == "linux":
+        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch asks for huge pages, of which there is less to clear
     signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run())
 

@@ -104,6 +104,7 @@ def check_run(
     *,
     model: str,
     device: str,
+    processes: int | None = None,
     target: OutputOptions,
     collect: bool = False,
     shard: Shard | None = None,
@@ -114,6 +115,7 @@ def check_run(
 
     Parameters
     ----------
+    device, processes : see `choose_devices`
     shard : the part that is to be predicted, of which only the space it takes is judged
     project : see `Checks`
     show : called with the plan before it is judged
@@ -123,7 +125,7 @@ def check_run(
     GenoformerError : the first problem, unless they are collected
     """
     from genoformer.model.checkpoint import read_checkpoint
-    from genoformer.model.device import choose_device
+    from genoformer.model.device import choose_devices
     from genoformer.plan import check_predictable
     from genoformer.predict import check_config_fits
 
@@ -136,7 +138,7 @@ def check_run(
     with checks.step():
         checks.checkpoint = read_checkpoint(model)
     with checks.step():
-        checks.device = choose_device(device)
+        checks.device = choose_devices(device, processes=processes)[0]
     checks.read(source, cut)
     if checks.plan is None:
         return checks

@@ -28,7 +28,8 @@ class Stop:
 
     def __init__(self, what: str) -> None:
         self.asked = False
-        self._what = what
+        self._what = f"this {what}"
+        self._hold: Callable[[], None] | None = None
 
     def catch(self, number: int, _: FrameType | None) -> None:
         """Take note of a signal; the second one ends the process, whatever it is doing."""
@@ -37,11 +38,19 @@ class Stop:
             _write(f"{name} again: ended at once")
             os._exit(130)
         self.asked = True
-        _write(f"{name}: stops after this {self._what}; a second signal ends it at once")
+        if self._hold is not None:
+            self._hold()
+        _write(f"{name}: stops after {self._what}; a second signal ends it at once")
+
+    def leave_to(self, hold: Callable[[], None]) -> None:
+        """Have ``hold`` called at the first signal; what it holds then finishes all that is underway, and raises."""
+        self._what, self._hold = "what is underway", hold
+        if self.asked:
+            hold()
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if an end was asked for."""
-        if self.asked:
+        """Raise KeyboardInterrupt if an end was asked for, and is left to nobody else."""
+        if self.asked and self._hold is None:
             raise KeyboardInterrupt
 
     def after(self, report: Callable[[int], None]) -> Callable[[int], None]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from genoformer.cli.interrupts import Stop
     from genoformer.formats.sequences import BamAs, Sequences
+    from genoformer.model.genoformer import Genoformer
+    from genoformer.workers import Workers
 
 Command = Callable[..., Any]
 
@@ -141,14 +143,48 @@ class DeviceOptions:
 
     def use(self) -> torch.device:
         """Choose the device, and set up threads and memory."""
+        from genoformer.model.device import choose_device
+
+        self._set_up()
+        return choose_device(self.device)
+
+    def _set_up(self) -> None:
         import torch
 
-        from genoformer.model.device import choose_device, keep_freed_memory
+        from genoformer.model.device import keep_freed_memory
 
         keep_freed_memory()
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        return choose_device(self.device)
+
+
+@dataclass(frozen=True)
+class ProcessOptions(DeviceOptions):
+    """Where to compute, by one or several processes."""
+
+    processes: int | None
+
+    def use(self) -> torch.device:
+        """Choose the device of this process, and set up threads and memory: the CPU where others do the work."""
+        import torch
+
+        from genoformer.model.device import choose_devices
+
+        self._set_up()
+        devices = choose_devices(self.device, processes=self.processes)
+        return devices[0] if len(devices) == 1 else torch.device("cpu")
+
+    @contextmanager
+    def workers(self, model: Genoformer) -> Iterator[Workers | None]:
+        """Start the processes that predict, and end them; None where this one does."""
+        from genoformer.model.device import choose_devices
+        from genoformer.workers import Workers
+
+        if len(choose_devices(self.device, processes=self.processes)) == 1:
+            yield None
+            return
+        with Workers(model, device=self.device, processes=self.processes, threads=self.threads) as workers:
+            yield workers
 
 
 def bundle(name: str, kind: type, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -210,6 +246,18 @@ device_options = bundle(
     click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|mps",
                  help="Where to compute; auto takes the first of cuda, mps and cpu."),
     click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
+)
+
+process_options = bundle(
+    "hardware", ProcessOptions,
+    click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:0,1|all",
+                 help="Where to compute; auto takes the first of cuda, mps and cpu; cuda:0,1 takes two GPUs and all "
+                      "takes every one, with a process for each."),
+    click.option("--processes", type=click.IntRange(1, 1024), metavar="N",
+                 help="Processes that compute; they share the devices, and divide the threads.  "
+                      "[default: one for each device]"),
+    click.option("-t", "--threads", type=click.IntRange(min=1), metavar="N",
+                 help="CPU threads of all processes together.  [default: all cores]"),
 )
 
 model_option = click.option("--model", default="prokaryote-genes", show_default=True, metavar="NAME|PATH",

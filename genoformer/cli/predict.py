@@ -13,16 +13,16 @@ import click
 from genoformer.cli.checks import check_run
 from genoformer.cli.events import log_json_option
 from genoformer.cli.options import (
-    DeviceOptions,
     InputOptions,
     OutputOptions,
+    ProcessOptions,
     WindowOptions,
     batch_option,
     chunk_option,
-    device_options,
     input_options,
     model_option,
     output_options,
+    process_options,
     window_options,
 )
 from genoformer.cli.progress import duration, progress, say, show_plan, size
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     help="Of BAM and CRAM sorted by position: put the predictions of each read where it is aligned, and write their "
     "means along the reference, with a track of their depth.",
 )
-@device_options
+@process_options
 @log_json_option
 @click.option(
     "--precision",
@@ -89,7 +89,7 @@ def command(
     batch_size: int,
     shard: str | None,
     project: bool,
-    hardware: DeviceOptions,
+    hardware: ProcessOptions,
     precision: str,
     strand_average: bool,
     genetic_code: str,
@@ -110,6 +110,7 @@ def command(
     asked: dict[str, Any] = {
         "model": model,
         "device": hardware.device,
+        "processes": hardware.processes,
         "target": target,
         "shard": part,
         "project": project,
@@ -134,7 +135,6 @@ def command(
     loaded = load_model(model, device=device)
     sample = (plan.sample.plan(), plan.sample) if isinstance(plan, Projection) else (plan, sequences)
     table, why = choose_genetic_code(genetic_code, *sample, loaded)
-    say(f"model {loaded.checkpoint.name} on {device}, genetic code {table} ({why})")
     settings = Settings(
         chunk_size=chunk_size,
         batch_size=batch_size,
@@ -144,7 +144,10 @@ def command(
     )
     began = time.monotonic()
     bases = planned_bases(plan, part)
-    with target.resumable() as stop, progress(bases) as report:
+    with hardware.workers(loaded) as workers, target.resumable() as stop, progress(bases) as report:
+        say(f"model {loaded.checkpoint.name} on {workers or device}, genetic code {table} ({why})")
+        if workers is not None:
+            stop.leave_to(workers.hold)
         write: Callable[..., object] = project_to_store if isinstance(plan, Projection) else predict_to_store
         write(
             plan,
@@ -158,6 +161,7 @@ def command(
             shard=part,
             wait=target.wait,
             report=stop.after(report),
+            workers=workers,
         )
     what = size(plan.accounting.predicted, "b") if part is None else f"shard {part}, {size(bases, 'b')},"
     say(f"{target.output}: {what} predicted in {duration(time.monotonic() - began)}")

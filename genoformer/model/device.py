@@ -35,6 +35,38 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def choose_devices(names: str, *, processes: int | None = None) -> list[torch.device]:
+    """Return the device of each process; where there are more of these, they take turns.
+
+    Parameters
+    ----------
+    names : as of `choose_device`; or several GPUs, "cuda:0,1"; or "all" of them
+    processes : how many, at least one for each device; None: so many
+
+    Raises
+    ------
+    ConfigError : these are no devices, come twice, or are more than the processes
+    ResourceError : there is no such device here
+    """
+    if names == "all":
+        if not torch.cuda.is_available():
+            raise ResourceError("device 'all' stands for all GPUs (cuda), and there is none here; leave out --device")
+        devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    else:
+        first, *others = names.split(",")
+        kind = first.partition(":")[0]
+        others = [f"{kind}:{name}" if name.isdecimal() else name for name in others]
+        devices = [choose_device(name) for name in (first, *others)]
+    if len(devices) > 1 and any(device.type != "cuda" or device.index is None for device in devices):
+        raise ConfigError(f"devices {names!r}: only GPUs can be several, by their numbers, such as cuda:0,1")
+    if len(set(devices)) < len(devices):
+        raise ConfigError(f"devices {names!r}: one is named twice; use --processes for several processes on a device")
+    count = len(devices) if processes is None else processes
+    if count < len(devices):
+        raise ConfigError(f"{len(devices)} devices take at least as many processes, got {count}")
+    return [devices[number % len(devices)] for number in range(count)]
+
+
 def default_chunk_size(device: torch.device) -> int | None:
     """Return how many tokens to compute at a time where the user does not say; None is all."""
     return CPU_CHUNK if device.type == "cpu" else None

@@ -77,6 +77,8 @@ class Genoformer(nn.Module):
 
     checkpoint: Any = None
     """what it was loaded from, see genoformer.model.checkpoint"""
+    config: ModelConfig | None = None
+    """its shape, if `build` made it"""
     most_bases: int | None = None
     """bases of the longest sequence that it can see, None where there is no limit"""
 
@@ -292,5 +294,5 @@ def build(config: ModelConfig) -> Genoformer:
         decoder = Decoder(config.width, config.stem_channels, config.stem_stride)
         heads = [HEADS[track.kind](config.stem_channels, track) for track in config.described_tracks]
         model = Genoformer(Encoder(stem, blocks), decoder, heads, inputs=config.inputs)
-        model.most_bases = config.most_bases
+        model.config, model.most_bases = config, config.most_bases
         return model

@@ -66,13 +66,13 @@ def test_shards_give_the_bytes_of_one_run(call, tiny, genome, tmp_path):
 def test_windows_keep_their_company_in_any_shard(tiny, genome, tmp_path, monkeypatch):
     predict = importlib.import_module("genoformer.predict")
 
-    compute, seen = predict._predict_batch, []
+    rows_of, seen = predict.rows_of, []
 
-    def noted(batch, *arguments):
+    def noted(batch, plan):
         seen.append(tuple(item.number for item in batch))
-        return compute(batch, *arguments)
+        return rows_of(batch, plan)
 
-    monkeypatch.setattr(predict, "_predict_batch", noted)
+    monkeypatch.setattr(predict, "rows_of", noted)
     sequences, model = open_sequences(genome), load_model(tiny)
     plan = make_plan(sequences, window=200, overlap=40)
     list(predict.predict_plan(plan, sequences, model, settings=Settings(batch_size=3)))

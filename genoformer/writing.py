@@ -1,0 +1,80 @@
+"""What a prediction writes: how it came about, and the blocks that are not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+import genoformer
+from genoformer.model.genoformer import Genoformer
+from genoformer.plan import Plan
+from genoformer.regions import Block
+from genoformer.store import Shard
+from genoformer.store.writer import TrackWriter
+
+if TYPE_CHECKING:
+    from genoformer.predict import Settings
+    from genoformer.workers import Workers
+
+
+def provenance(
+    plan: Plan, model: Genoformer, settings: Settings, *, command: str, workers: Workers | None = None
+) -> dict[str, Any]:
+    """Return what a store should say about how it came about."""
+    checkpoint = model.checkpoint
+    return {
+        "identity": {
+            "model": checkpoint.name,
+            "model-sha256": checkpoint.sha256,
+            "input-sha256": plan.input_digest(),
+            "window": plan.window,
+            "overlap": plan.overlap,
+            "regions": None if plan.regions is None else [list(region) for region in plan.regions],
+            "genetic-code": settings.genetic_code,
+            "strand-average": settings.strand_average,
+            "precision": settings.precision,
+        },
+        "command": command,
+        "alignments" if plan.made_by else "input": plan.source,
+        "accounting": plan.accounting._asdict(),
+        "letters": plan.letters._asdict(),
+        "left-out": plan.left_out,
+        **({"made-by": plan.made_by} if plan.made_by else {}),
+        "versions": {
+            "genoformer": genoformer.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            **plan.made_by.get("versions", {}),
+        },
+        "device": str(model.device) if workers is None else str(workers),
+    }
+
+
+def write_missing(
+    writer: TrackWriter,
+    plan: Plan,
+    compute: Callable[[np.ndarray], Iterator[Block]],
+    *,
+    shard: Shard | None,
+    report: Callable[[int], None],
+) -> Path:
+    """Write the blocks of a plan that are not there yet, and finish the store; see `predict_to_store`.
+
+    Parameters
+    ----------
+    compute : from the windows not to compute, bool, (windows,), done or of other shards, to the blocks of the others
+    """
+    with writer:
+        done = np.ones(len(plan.owned), dtype=bool)
+        done[slice(None) if shard is None else shard.select(plan.blocks)] = writer.done
+        before = writer.blocks[writer.done]
+        report(int((before[:, 1] - before[:, 0]).sum()))
+        if not done.all():
+            for block in compute(done):
+                writer.write(block)
+                report(block.end - block.start)
+        return writer.finish()

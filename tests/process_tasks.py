@@ -1,0 +1,46 @@
+"""Tasks for processes, see genoformer.serving: what a job says is done to its array."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import time
+
+from genoformer.errors import InputError, ResourceError
+from genoformer.messages import Message
+from genoformer.serving import Compute
+
+
+def begin(setup: Message) -> Compute:
+    wrong = setup.head.get("wrong")
+    if wrong == "ours":
+        raise ResourceError("x: cannot begin")
+    if wrong == "memory":
+        raise MemoryError
+    time.sleep(setup.head.get("delay", 0))
+
+    def compute(job: Message) -> Message:
+        what = job.head.get("do", "")
+        time.sleep(job.head.get("seconds", 0))
+        if what == "ours":
+            raise InputError("y: is bad\nreally")
+        if what == "defect":
+            return Message("", {"x": 1 // 0})
+        if what == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "exit":
+            os._exit(7)
+        if what == "crash":
+            ctypes.string_at(0)
+        if what == "warn":
+            logging.getLogger("genoformer.some").warning("beware of %s", "x")
+        arrays = {name: array * 2 for name, array in job.arrays.items()}
+        return Message("", {"pid": os.getpid(), "ignored": _ignored()}, arrays)
+
+    return compute
+
+
+def _ignored() -> bool:
+    return all(signal.getsignal(number) == signal.SIG_IGN for number in (signal.SIGINT, signal.SIGTERM))
