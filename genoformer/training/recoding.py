@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from genoformer.genes.codons import GeneticCode, genetic_code
-from genoformer.tokens import A, G, N, T, reverse_complement
+from genoformer.tokens import A, C, G, N, T, reverse_complement
 from genoformer.training.augmentation import opposite
 
-_GC_SPREAD, _SPREAD = 1.2, 0.8
+_GC_SPREAD, _SKEW_SPREAD, _SPREAD = 1.2, 0.4, 0.8
 """Standard deviations of what is drawn for a codon usage, in natural logarithms of the odds: the pull towards G and C
-at the third position, common to all codons, and what each codon has for itself."""
+at the third position; that towards G and T on one strand, and away from them on the other, as leading and lagging
+strands of replication differ; and what each codon has for itself."""
 _LEAST_SHARE = 0.3
 """Of the codons that are drawn anew."""
 
@@ -63,7 +64,7 @@ def _recode_forward(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:
 
 
 def exchange_synonyms(codes: np.ndarray, frames: np.ndarray, code: GeneticCode, rng: np.random.Generator) -> np.ndarray:
-    """Rewrite genes with a codon usage that is drawn at random, the same on both strands; their proteins stay.
+    """Rewrite genes with a codon usage that is drawn at random; their proteins stay.
 
     So a model cannot know a species by its codon usage, and has to learn the usage from the window. First codons of a
     gene and stops stay, and so do codons with unknown bases. Where genes overlap, the one that has the label is kept.
@@ -73,20 +74,26 @@ def exchange_synonyms(codes: np.ndarray, frames: np.ndarray, code: GeneticCode, 
     codes, frames : uint8, (n,): tokens, and classes of CODING_FRAME
     code : by which the genes are read
     """
-    usage, share = draw_usage(code, rng), rng.uniform(_LEAST_SHARE, 1.0)
-    forward = _exchange_forward(codes, frames, usage, share, rng)
-    backward = _exchange_forward(*opposite(forward, frames), usage, share, rng)
-    return reverse_complement(backward)
+    preferences, share = draw_preferences(rng), rng.uniform(_LEAST_SHARE, 1.0)
+    forward, backward = (usage_table(code, odds) for odds in preferences)
+    codes = _exchange_forward(codes, frames, forward, share, rng)
+    return reverse_complement(_exchange_forward(*opposite(codes, frames), backward, share, rng))
 
 
-def draw_usage(code: GeneticCode, rng: np.random.Generator) -> np.ndarray:
-    """Draw how often each codon stands for its amino acid: float, (64, 64), from a codon to those it may become."""
-    ends_gc = np.isin(np.arange(64) % 4, (1, 2))  # C and G
-    weights = np.exp(rng.normal(0, _GC_SPREAD) * ends_gc + rng.normal(0, _SPREAD, size=64))
-    letters = code.letters[:64]
-    synonyms = (letters[:, None] == letters[None, :]) & ~code.stops[:64]
-    table = np.where(synonyms, weights, 0.0)
-    table[code.stops[:64], code.stops[:64]] = 1.0  # a stop stays what it is
+def draw_preferences(rng: np.random.Generator) -> np.ndarray:
+    """Draw how much each codon is liked, in natural logarithms: float, (2, 64), on the strands + and -."""
+    third = np.arange(64) % 4  # A, C, G, T
+    common = rng.normal(0, _GC_SPREAD) * np.isin(third, (C, G)) + rng.normal(0, _SPREAD, size=64)
+    skew = rng.normal(0, _SKEW_SPREAD) * np.where(np.isin(third, (G, T)), 1, -1)
+    return np.stack([common + skew, common - skew])
+
+
+def usage_table(code: GeneticCode, preferences: np.ndarray) -> np.ndarray:
+    """Return how often a codon becomes each of its synonyms: float, (64, 64), rows that add up to 1; stops stay."""
+    letters, stops = code.letters[:64], code.stops[:64]
+    synonyms = (letters[:, None] == letters[None, :]) & ~stops
+    table = np.where(synonyms, np.exp(preferences), 0.0)
+    table[stops, stops] = 1.0
     return table / table.sum(axis=1, keepdims=True)
 
 

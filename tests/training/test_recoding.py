@@ -13,7 +13,7 @@ from genoformer.genes.codons import codon_index, genetic_code
 from genoformer.tokens import N, decode, encode, reverse_complement
 from genoformer.training.augmentation import opposite
 from genoformer.training.examples import Genome, draw_batch
-from genoformer.training.recoding import Recoding, draw_usage, exchange_synonyms, recode_to_4
+from genoformer.training.recoding import Recoding, draw_preferences, exchange_synonyms, recode_to_4, usage_table
 
 Places = list[tuple[int, int, int]]
 
@@ -68,31 +68,26 @@ def test_genes_with_another_codon_usage_have_the_same_proteins(seed: int, table:
     assert not np.array_equal(after, before)
 
 
-def test_the_usage_drawn_is_that_of_both_strands() -> None:
-    """Counted over many codons, each amino acid's codons are as often as the table says, on either strand."""
-    code, share_of_all = genetic_code(11), []
+def test_codons_are_as_often_as_was_drawn_for_each_strand() -> None:
+    code = genetic_code(11)
     codes, frames, places = genome(1, genes=400, codons=300)
-    rng = np.random.default_rng(5)
-    usage = draw_usage(code, np.random.default_rng(5))
-    after = exchange_synonyms(codes, frames, code, rng)
-    share = np.random.default_rng(5)
-    draw_usage(code, share)
-    exchanged = share.uniform(0.3, 1.0)
-    for strand in (1, -1):
+    after = exchange_synonyms(codes, frames, code, np.random.default_rng(5))
+    again = np.random.default_rng(5)
+    preferences, share = draw_preferences(again), again.uniform(0.3, 1.0)
+    for strand, odds in zip((1, -1), preferences, strict=True):
         mine = [place for place in places if place[2] == strand]
-        counts, old = np.zeros(64), np.zeros(64)
-        for gene, was in zip(codons_of(after, mine), codons_of(codes, mine), strict=True):
-            np.add.at(counts, [codon_index(codon.decode()) for codon in gene[1:-1]], 1)
-            np.add.at(old, [codon_index(codon.decode()) for codon in was[1:-1]], 1)
-        expected = (1 - exchanged) * old + exchanged * old @ usage
-        assert np.abs(counts - expected).max() < 6 * np.sqrt(expected.max())
-        share_of_all.append(counts / counts.sum())
-    assert np.abs(share_of_all[0] - share_of_all[1]).max() < 0.01
+        new, old = np.zeros((2, 64))
+        for counts, text in ((new, after), (old, codes)):
+            for gene in codons_of(text, mine):
+                np.add.at(counts, [codon_index(codon.decode()) for codon in gene[1:-1]], 1)
+        expected = (1 - share) * old + share * old @ usage_table(code, odds)
+        assert np.abs(new - expected).max() < 6 * np.sqrt(expected.max())
 
 
 def test_usages_differ_and_keep_to_the_genetic_code() -> None:
     code = genetic_code(4)
-    tables = [draw_usage(code, np.random.default_rng(seed)) for seed in range(20)]
+    drawn = [draw_preferences(np.random.default_rng(seed)) for seed in range(20)]
+    tables = [usage_table(code, preferences[0]) for preferences in drawn]
     for table in tables:
         assert table.sum(axis=1) == pytest.approx(np.ones(64))
         one, other = np.nonzero(table)
@@ -101,6 +96,16 @@ def test_usages_differ_and_keep_to_the_genetic_code() -> None:
     gc = [table[codon_index("CTG"), [codon_index("CTC"), codon_index("CTG")]].sum() for table in tables]
     assert max(gc) > 0.7
     assert min(gc) < 0.3
+
+
+def test_strands_differ_by_g_and_t() -> None:
+    forward, backward = draw_preferences(np.random.default_rng(0))
+    skew = (forward - backward).reshape(16, 4)
+    assert skew == pytest.approx(np.tile(skew[:1, :], (16, 1)))  # A, C, G, T
+    assert skew[0, 0] == pytest.approx(skew[0, 1])
+    assert skew[0, 2] == pytest.approx(-skew[0, 0])
+    assert skew[0, 3] == pytest.approx(-skew[0, 0])
+    assert skew[0, 0] != 0
 
 
 def test_codons_with_unknown_bases_stay() -> None:
