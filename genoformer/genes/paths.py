@@ -34,14 +34,14 @@ class PathCosts:
     through : read through a stop codon
     """
 
-    weight: float = 0.25
+    weight: float = 0.15
     floor: float = 1e-3
-    insertion: float = 4.0
-    deletion: float = 4.0
+    insertion: float = 1.5
+    deletion: float = 1.5
     enter: float = 1.0
     leave: float = 1.0
-    anywhere: float = 2.0
-    through: float = 8.0
+    anywhere: float = 3.0
+    through: float = 2.0
 
 
 def step_costs(costs: PathCosts) -> tuple[np.ndarray, np.ndarray]:
