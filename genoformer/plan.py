@@ -14,13 +14,24 @@ import numpy as np
 from genoformer.circles import own_origin
 from genoformer.errors import ConfigError, InputError
 from genoformer.formats.sequences import Record, Sequences, check_region, check_unique, example_names
-from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, check_window, plan_circle, plan_windows
+from genoformer.regions import (
+    DEFAULT_OVERLAP,
+    DEFAULT_WINDOW,
+    Region,
+    Window,
+    check_window,
+    plan_circle,
+    plan_whole,
+    plan_windows,
+)
 from genoformer.store import SequenceTable
 from genoformer.tokens import Composition, composition, encode, gaps
 
 _PIECE = 1 << 22
 ALL = "all"
 """What stands for every sequence among names of circular ones."""
+WHOLE = "whole sequence"
+"""What stands for the size of windows that are whole sequences."""
 SHORT = 100
 """Bases below which predictions are called unreliable."""
 
@@ -57,6 +68,7 @@ class Plan:
     origins : of each circular sequence that is predicted, by index: the base that its windows are counted from
     made_by : of sequences that are in no file, how they were made: ``how``, ``versions`` and ``counts`` by what is
         counted
+    whole : each sequence is one window, however long; ``window`` is then what longer ones are written in
     """
 
     source: str
@@ -72,6 +84,7 @@ class Plan:
     chosen_by: tuple[Region, ...] | None = None
     origins: dict[int, int] = field(default_factory=dict)
     made_by: dict[str, Any] = field(default_factory=dict)
+    whole: bool = False
 
     masked_as: ClassVar[str] = "masked (gaps)"
 
@@ -108,6 +121,11 @@ class Plan:
             return
         name, length = self.sequences.names[index], int(self.sequences.lengths[index])
         circular = index in self.origins
+        if self.is_streamed(index):
+            spans = [(0, length)] if self._wanted is None else self._wanted.get(name, [])
+            margin, origin = (self.overlap // 2, self.origins[index]) if circular else (0, 0)
+            yield from plan_whole(name, length, size=self.window, spans=spans, margin=margin, origin=origin)
+            return
         if circular and self._wanted is None:
             yield from plan_circle(name, length, size=self.window, overlap=self.overlap, origin=self.origins[index])
             return
@@ -115,6 +133,30 @@ class Plan:
             yield from plan_windows(
                 name, length, size=self.window, overlap=self.overlap, start=start, end=end, circular=circular
             )
+
+    def seen(self, index: int) -> int:
+        """Return how many bases there are to be seen of a sequence: more than it has if it is circular."""
+        return int(self.sequences.lengths[index]) + (2 * (self.overlap // 2) if index in self.origins else 0)
+
+    def is_streamed(self, index: int) -> bool:
+        """Tell whether a sequence is longer than a window and yet one context."""
+        return self.whole and self.seen(index) > self.window
+
+    @property
+    def described_window(self) -> int | str:
+        """Return the bases of a window, or that each is a whole sequence, as stores say it."""
+        return WHOLE if self.whole else self.window
+
+    @cached_property
+    def streamed(self) -> np.ndarray:
+        """Tell which windows are those of sequences longer than a window, yet one context: bool, (windows,)."""
+        long = np.array([self.is_streamed(index) for index in range(len(self.sequences))] if self.whole else [], bool)
+        return long[self.owned[:, 0]] if self.whole else np.zeros(len(self.owned), dtype=bool)
+
+    @property
+    def longest(self) -> int:
+        """Return the bases of the longest context of a plan of whole sequences; 0 if nothing is to be predicted."""
+        return max((self.seen(index) for index in np.unique(self.owned[:, 0]).tolist()), default=0)
 
     @property
     def repeated(self) -> int:
@@ -180,6 +222,7 @@ def make_plan(
     regions: Sequence[Region] | None = None,
     min_length: int = 1,
     circular: Collection[str] = (),
+    whole: bool = False,
 ) -> Plan:
     """Read the input once and plan its windows.
 
@@ -190,6 +233,7 @@ def make_plan(
     regions : predict only these, in any order, none overlapping another; of reads, those that overlap them
     min_length : int, bases; shorter sequences are skipped and listed
     circular : names of sequences whose ends are joined, beside those of which the file says so; ``all`` for every one
+    whole : each sequence is one window, however long; those longer than ``window`` are written in blocks of that size
 
     Returns
     -------
@@ -230,6 +274,7 @@ def make_plan(
         chosen_by=tuple(regions) if regions is not None and is_reads(sequences) else None,
         origins=scan.origins,
         made_by=dict(getattr(sequences, "made_by", {})),
+        whole=whole,
     )
     indices = (
         range(len(table)) if asked is None else [table.index(name) for name in dict.fromkeys(r.sequence for r in asked)]

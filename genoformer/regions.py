@@ -5,7 +5,7 @@ All coordinates are 0-based half-open, in bases, on the forward strand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from genoformer.errors import ConfigError
@@ -157,12 +157,34 @@ def plan_circle(sequence: str, length: int, *, size: int, overlap: int, origin: 
                 yield Window(Region(sequence, region.start - turn, region.end - turn), Region(sequence, start, end))
 
 
+def plan_whole(
+    sequence: str, length: int, *, size: int, spans: Iterable[tuple[int, int]], margin: int = 0, origin: int = 0
+) -> Iterator[Window]:
+    """Cut spans of a sequence into blocks of ``size`` bases, whose window is the whole sequence.
+
+    Parameters
+    ----------
+    sequence : name of the sequence
+    length, size : int, bases of the sequence and of a block
+    spans : (start, end) of what is to be owned, in order
+    margin : bases that a circular sequence is seen again before its ``origin`` and behind its end
+
+    Returns
+    -------
+    iterator of Window, in order of what they own; all of one region
+    """
+    region = Region(sequence, origin - margin, origin + length + margin)
+    for first, end in spans:
+        for start in range(first, end, size):
+            yield Window(region, Region(sequence, start, min(start + size, end)))
+
+
 def place_in_window(window: Window, *, length: int, overlap: int) -> list[tuple[int, int]]:
     """Return where in a window of a circular sequence the bases lie that it owns, with context on both sides.
 
     Parameters
     ----------
-    window : of `plan_circle`, or of `plan_windows` for a circular sequence
+    window : of `plan_circle`, or of `plan_windows` or `plan_whole` for a circular sequence
     length, overlap : int, bases of the sequence and as it was planned
 
     Returns

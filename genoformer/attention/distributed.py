@@ -24,6 +24,7 @@ from genoformer.attention.hybrid import Hybrid
 from genoformer.attention.joint import Joined, Joint, Strips
 from genoformer.attention.linear_projections import Sums
 from genoformer.attention.local import Local
+from genoformer.attention.nearby import Nothing
 
 ADDED = (Totals, Sums, Strips)
 """Summaries whose ``+`` adds up their tensors."""
@@ -88,6 +89,8 @@ class _Near:
 
 def _with_halos(summary: Summary, exchange: Exchange, attention: Attention | None) -> Summary:
     """Give local windows their neighbors' tokens, and strips of tokens the same range on every rank."""
+    if isinstance(summary, Nothing):
+        return summary
     if isinstance(attention, Hybrid):
         assert isinstance(summary, Pair)
         return Pair(
@@ -100,8 +103,10 @@ def _with_halos(summary: Summary, exchange: Exchange, attention: Attention | Non
     if isinstance(summary, Joined):
         if not isinstance(attention, Joint):
             raise ValueError("joint attention lays its sums on a grid: give the attention, too")
-        near = _neighbors(summary.near, exchange, attention.cell + attention.radius)
-        return Joined(_Near(near), _laid_out(summary.far, exchange, attention.cell))  # type: ignore[arg-type]
+        far = _laid_out(summary.far, exchange, attention.cell)
+        if isinstance(summary.near, Nothing):
+            return Joined(summary.near, far)
+        return Joined(_Near(_neighbors(summary.near, exchange, attention.cell + attention.radius)), far)  # type: ignore[arg-type]
     return summary
 
 

@@ -148,7 +148,7 @@ class Genoformer(nn.Module):
         own = sequence.place.own(tokens.shape[1])
         chunks = spans(own.end - own.start, chunk_size, first=own.start)
         call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
-        parts = [call(self._decode, sequence, tokens, span) for span in chunks]
+        parts = [call(self.decode, sequence, tokens, span) for span in chunks]
         return {name: torch.cat([part[name] for part in parts], dim=1) for name in self.heads}  # type: ignore[index]
 
     @torch.inference_mode()
@@ -186,7 +186,8 @@ class Genoformer(nn.Module):
             raise ConfigError(f"layer {number}: this model has the layers 0 (stem) to {last} (last block)")
         return number % (last + 1)
 
-    def _decode(self, sequence: Resident, tokens: Tensor, span: Span) -> dict[str, Tensor]:
+    def decode(self, sequence: Resident, tokens: Tensor, span: Span) -> dict[str, Tensor]:
+        """Predict the logits of the bases of some tokens, from all tokens (B, T, width) of a resident sequence."""
         stem, halo = self.encoder.stem, self.decoder.halo
         start, end = (span.start - halo) * stem.stride, (span.end + halo) * stem.stride
         around = with_halo(tokens, span.start - halo, span.end + halo).to(self.device)

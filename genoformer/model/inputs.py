@@ -19,6 +19,31 @@ _COMPLEMENT = (T, G, C, A, N, PAD, N)
 FARTHEST = 255
 """Codons beyond which `stop_distances` tells no more."""
 
+MARGIN = 2
+"""Bases to each side of a piece that its codons reach into."""
+
+
+class Around(NamedTuple):
+    """What of a sequence lies beyond a piece, as far as the inputs of the piece depend on it.
+
+    Codons are told by the position of their left end, and are of the frame that this leaves over 3.
+
+    Attributes
+    ----------
+    start, length : position of the piece's first base; bases of the whole sequence
+    before : int64, (2 strands, 3 frames): the last stop codon before ``start - MARGIN``, `NONE` where there is none
+    after : int64, (2 strands, 3 frames): the first one that does not touch the piece on its right, or `FAR`
+    """
+
+    start: int
+    length: int
+    before: Tensor
+    after: Tensor
+
+
+NONE, FAR = -(1 << 40), 1 << 40
+"""Positions that stand for no stop codon before, and behind."""
+
 
 @cache
 def stop_codons(genetic_code: int) -> Tensor:
@@ -71,30 +96,53 @@ def _by_position(codons: Tensor, strand: int, length: int) -> list[Tensor]:
     return [codons[:, first : first + length] for first in firsts]
 
 
-def _nearest(marked: Tensor, *, beyond: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the index of each codon, and of the last marked one up to it and the first from it on: int (B, n, 3).
+class _Beyond(NamedTuple):
+    """Indices of the nearest marked codons outside those at hand: int32 (3 frames,), as of `_codons`."""
 
-    Where there is none, an index ``beyond`` codons outside the sequence.
-    """
-    count = marked.shape[1]
-    index = torch.arange(count, device=marked.device, dtype=torch.int32)[None, :, None]
-    before = torch.where(marked, index, -1 - beyond).cummax(dim=1).values
-    after = torch.where(marked, index, count + beyond).flip(1).cummin(dim=1).values.flip(1)
+    before: Tensor
+    after: Tensor
+
+
+def _none_beyond(marked: Tensor, codons: int = 0) -> _Beyond:
+    """Return places so many codons outside of those at hand."""
+    ends = torch.tensor([-1 - codons, marked.shape[1] + codons], dtype=torch.int32, device=marked.device)
+    return _Beyond(ends[:1].expand(3), ends[1:].expand(3))
+
+
+def _beyond(marked: Tensor, around: Around, strand: int, *, ends_count: bool) -> _Beyond:
+    """Return the places of the codons that lie beyond a piece; ``ends_count``: what has no base is marked, too."""
+    codon = torch.arange(3) + around.start - MARGIN - _EDGE  # position of each frame's first one
+    side = 0 if strand > 0 else 1
+    before, after = (codons[side][codon % 3] for codons in (around.before, around.after))
+    if ends_count:
+        before = torch.maximum(before, -3 - (-3 - codon) % 3)
+        after = torch.minimum(after, around.length + (codon - around.length) % 3)
+    most = 1 << 30  # of int32
+    places = ((place - codon) // 3 for place in (before, after))
+    return _Beyond(*(place.clamp(-most, most).to(marked.device, torch.int32) for place in places))
+
+
+def _nearest(marked: Tensor, beyond: _Beyond) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the index of each codon, and of the last marked one up to it and the first from it on: int (B, n, 3)."""
+    index = torch.arange(marked.shape[1], device=marked.device, dtype=torch.int32)[None, :, None]
+    before = torch.where(marked, index, beyond.before).cummax(dim=1).values
+    after = torch.where(marked, index, beyond.after).flip(1).cummin(dim=1).values.flip(1)
     return index, before, after
 
 
-def _open_codons(closed: Tensor, *, from_left: bool) -> Tensor:
+def _open_codons(closed: Tensor, beyond: _Beyond, *, from_left: bool) -> Tensor:
     """Count the codons of each stretch, the closing codon included: bool (B, n, 3 frames) -> int (B, n, 3).
 
     ``from_left``: stretches are read left to right, so that the closing codon is the last of its stretch.
     """
-    _, before, after = _nearest(closed)
+    _, before, after = _nearest(closed, beyond)
+    batch = len(closed)
     if from_left:
-        return after - functional.pad(before, (0, 0, 1, 0), value=-1)[:, :-1]
-    return functional.pad(after, (0, 0, 0, 1), value=closed.shape[1])[:, 1:] - before
+        return after - torch.cat([beyond.before.expand(batch, 1, 3), before], dim=1)[:, :-1]
+    return torch.cat([after, beyond.after.expand(batch, 1, 3)], dim=1)[:, 1:] - before
 
 
-def open_frames(codes: Tensor, stops: Tensor) -> Tensor:
+def open_frames(codes: Tensor, stops: Tensor, around: Around | None = None) -> Tensor:
     """Tell, for each base, how long the stop-free stretch around it is if it were codon position j of a strand.
 
     Channel j (0-2) is codon position j on +, channel 3 + j codon position j on -: in step with the classes of
@@ -105,6 +153,8 @@ def open_frames(codes: Tensor, stops: Tensor) -> Tensor:
     ----------
     codes : Tensor of uint8, (B, L), padded with PAD behind each sequence
     stops : Tensor of bool, (B, 64) or (64,); which codons are stops: see `stop_codons`
+    around : given for a piece of one sequence; codes are then of the piece and of MARGIN bases to each side, PAD where
+        the sequence ends, and the result is that of the piece
 
     Returns
     -------
@@ -113,13 +163,19 @@ def open_frames(codes: Tensor, stops: Tensor) -> Tensor:
     length = codes.shape[1]
     channels = []
     for strand, stop, outside in _codons(codes, stops):
-        codons = _open_codons(stop | outside, from_left=strand > 0).flatten(1)
+        closed = stop | outside if around is None else stop
+        beyond = _none_beyond(closed) if around is None else _beyond(closed, around, strand, ends_count=True)
+        codons = _open_codons(closed, beyond, from_left=strand > 0).flatten(1)
         channels += _by_position(codons, strand, length)
     lengths = torch.stack(channels, dim=-1).clamp_min(1).to(torch.float32)
-    return ((lengths.log2() - 5.0) / 2.0) * (codes != PAD)[..., None]
+    return _of_piece(((lengths.log2() - 5.0) / 2.0) * (codes != PAD)[..., None], around)
 
 
-def stop_distances(codes: Tensor, stops: Tensor) -> Tensor:
+def _of_piece(values: Tensor, around: Around | None) -> Tensor:
+    return values if around is None else values[:, MARGIN : values.shape[1] - MARGIN]
+
+
+def stop_distances(codes: Tensor, stops: Tensor, around: Around | None = None) -> Tensor:
     """Tell, for each base, how far the next stop codon is to each side, for each codon position and strand.
 
     Channels 0-5 look downstream, as the strand is read, channels 6-11 upstream; within the six they are in step with
@@ -129,7 +185,7 @@ def stop_distances(codes: Tensor, stops: Tensor) -> Tensor:
 
     Parameters
     ----------
-    codes, stops : see `open_frames`
+    codes, stops, around : see `open_frames`
 
     Returns
     -------
@@ -139,20 +195,21 @@ def stop_distances(codes: Tensor, stops: Tensor) -> Tensor:
     length = codes.shape[1]
     sides: tuple[list[Tensor], list[Tensor]] = ([], [])
     for strand, stop, _ in _codons(codes, stops):
-        index, before, after = _nearest(stop, beyond=FARTHEST)
+        beyond = _none_beyond(stop, FARTHEST) if around is None else _beyond(stop, around, strand, ends_count=False)
+        index, before, after = _nearest(stop, beyond)
         left, right = (index - before).flatten(1), (after - index).flatten(1)
         for channels, codons in zip(sides, (right, left) if strand > 0 else (left, right), strict=True):
             channels += _by_position(codons, strand, length)
     codons = torch.stack([*sides[0], *sides[1]], dim=-1).clamp_max(FARTHEST).to(torch.float32)
-    return (((codons + 1.0).log2() - 4.0) / 2.0) * (codes != PAD)[..., None]
+    return _of_piece((((codons + 1.0).log2() - 4.0) / 2.0) * (codes != PAD)[..., None], around)
 
 
 class Input(NamedTuple):
     """An input derived from the tokens."""
 
     channels: int
-    compute: Callable[[Tensor, Tensor], Tensor]
-    """from codes (B, L) and stops (B, 64) or (64,) to (B, L, channels) float32"""
+    compute: Callable[..., Tensor]
+    """from codes (B, L), stops (B, 64) or (64,), and of a piece ``around``, to (B, L, channels) float32"""
 
 
 INPUTS: dict[str, Input] = {"open-frames": Input(6, open_frames), "stop-distances": Input(12, stop_distances)}
