@@ -32,6 +32,7 @@ from genoformer.genes.calls import UNROLL
 from genoformer.genes.candidates import Candidates, both_strands, find_candidates, lay_out, log_odds
 from genoformer.genes.chain import best_chain, posteriors
 from genoformer.genes.codons import codon_index, codon_text, codons, translate
+from genoformer.genes.frameshifts import call_shifted
 from genoformer.genes.paths import PathCosts, best_path, marks_of
 from genoformer.genes.signals import learn
 from genoformer.tokens import encode
@@ -339,3 +340,22 @@ def test_genes_that_overlap_are_no_frameshift():
     genes = call(Genome(text.encode(), values, []), settings={"frameshifts": True})
     assert all(gene.shifts == () for gene in genes)
     assert places(genes) == [(a, b + 4, 1), (b, b + len(second), 1)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(30, 600), st.floats(0.5, 8.0))
+def test_whatever_the_path_parts_of_genes_hold_bases_and_whole_codons(seed, length, noise):
+    """Changes of frame close to each other, and at the very ends of genes and of sequences."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 4, size=length).astype(np.uint8)
+    values = rng.normal(0, noise, size=(length, 7))
+    frame = np.resize(np.array([1, 2, 3]), length) if seed % 2 else np.resize(np.array([6, 5, 4]), length)
+    values[np.arange(length), frame] += 4.0
+    values = np.exp(values - values.max(axis=1, keepdims=True))
+    values /= values.sum(axis=1, keepdims=True)
+    (genes,) = call_shifted([(codes, values)], genetic_code(11), Scoring(least=6, least_open=6))
+    for gene in genes:
+        assert all(0 <= start < end <= length for start, end in gene.parts)
+        assert len(gene.bases(codes)) % 3 == 0
+        assert gene.start == min(start for start, _ in gene.parts)
+        assert gene.end == max(end for _, end in gene.parts)

@@ -162,9 +162,8 @@ def _gene(piece: _Piece, run: _Run, strand: int, path: _Path, code: GeneticCode)
     begins = piece.start + (-int(run.position[at]) % 3 if 0 <= at < len(run.position) else 0)
     shifts = _merged([shift for shift in piece.shifts if begins < shift[0] < piece.end])
     start = _snapped_start(begins, shifts[0][0] if shifts else piece.end, run, code)
-    length = piece.end - start - sum(shift for _, shift in shifts)
-    end = _snapped_end(piece.end - length % 3, run, code)
-    shifts = [shift for shift in shifts if shift[0] < end]
+    end, shifts = _whole_codons(start, piece.end, shifts)
+    end = _snapped_end(end, run, code)
     first = int(run.codon[start]) if start < len(run.codon) else UNKNOWN_CODON
     has_start = bool(common_starts()[first])
     has_stop = 0 <= end - 3 < len(run.codon) and bool(code.stops[run.codon[end - 3]])
@@ -184,6 +183,18 @@ def _gene(piece: _Piece, run: _Run, strand: int, path: _Path, code: GeneticCode)
         posterior=probability,
         shifts=tuple((place if strand > 0 else size - place, shift) for place, shift in shifts),
     )
+
+
+def _whole_codons(start: int, end: int, shifts: list[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
+    """Return the last end of whole codons, and the changes of frame behind which something is read before it."""
+    shifts = list(shifts)
+    while True:
+        while shifts and shifts[-1][0] + max(shifts[-1][1], 0) >= end:
+            end = min(end, shifts.pop()[0])
+        more = (end - start - sum(shift for _, shift in shifts)) % 3
+        if more == 0:
+            return end, shifts
+        end -= more
 
 
 def _snapped_start(start: int, before: int, run: _Run, code: GeneticCode) -> int:
