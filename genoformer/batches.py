@@ -92,7 +92,8 @@ def _in_done_batches(plan: Plan, done: np.ndarray, *, budget: int, most: int) ->
     if done.all() or not done.any():
         return done
     windows = (cut for index in range(len(plan.sequences)) for cut in plan.windows(index))
-    lengths = ((cut.region.length, number) for number, cut in enumerate(windows))
+    streamed = plan.streamed
+    lengths = ((cut.region.length, number) for number, cut in enumerate(windows) if not streamed[number])
     left_out = done.copy()
     for batch in _grouped(lengths, budget=budget, most=most, window=plan.window):
         if not done[batch].all():

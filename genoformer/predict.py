@@ -22,6 +22,7 @@ from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, make_plan
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region
 from genoformer.store import Shard, TrackStore
+from genoformer.streamed import streamed_values
 from genoformer.writing import provenance, write_missing
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Settings:
     strand_average : mean of the predictions for both strands
     genetic_code : NCBI translation table
     precision : "float32", or "bfloat16" for the products of the layers
+    offload : what is computed of a sequence that is one window, however long, lies in a temporary file, not in memory
     """
 
     chunk_size: int | None = None
@@ -48,6 +50,7 @@ class Settings:
     strand_average: bool = True
     genetic_code: int = 11
     precision: str = "float32"
+    offload: bool = False
 
     def __post_init__(self) -> None:
         if self.chunk_size is not None and self.chunk_size < 0:
@@ -62,7 +65,7 @@ def predict(  # noqa: PLR0913 - an input, a model, and what users choose
     sequences: Sequences | str | os.PathLike[str],
     model: Genoformer,
     *,
-    window: int = DEFAULT_WINDOW,
+    window: int | None = DEFAULT_WINDOW,
     overlap: int = DEFAULT_OVERLAP,
     regions: Sequence[Region] | None = None,
     circular: Collection[str] = (),
@@ -75,7 +78,7 @@ def predict(  # noqa: PLR0913 - an input, a model, and what users choose
     ----------
     sequences : a path, or what `genoformer.open_sequences` returns
     model : of `genoformer.load_model`
-    window, overlap : int, bases
+    window, overlap : int, bases; a window of None is a whole sequence, however long, which is computed in chunks
     regions : predict only these
     circular : names of sequences whose ends are joined, beside those of which the file says so; ``all`` for every one
     settings : how
@@ -92,7 +95,14 @@ def predict(  # noqa: PLR0913 - an input, a model, and what users choose
     """
     if isinstance(sequences, str | os.PathLike):
         sequences = open_sequences(sequences)
-    plan = make_plan(sequences, window=window, overlap=overlap, regions=regions, circular=circular)
+    plan = make_plan(
+        sequences,
+        window=DEFAULT_WINDOW if window is None else window,
+        overlap=overlap,
+        regions=regions,
+        circular=circular,
+        whole=window is None,
+    )
     yield from predict_plan(plan, sequences, model, settings=settings or Settings(), workers=workers)
 
 
@@ -114,6 +124,12 @@ def predict_plan(
     interruption: what shares a batch with a window to predict is computed again.
     """
     check_fits(model, plan)
+    if plan.streamed.any():
+        for item, values in streamed_values(plan, sequences, model, settings=settings, done=done):
+            yield finished(item, values, plan)
+        done = plan.streamed if done is None else done | plan.streamed
+        if done.all():
+            return
     chunk_size = _chunk_size(settings, model.device if workers is None else workers.devices[0])
     budget = settings.batch_size * plan.window
     if chunk_size is not None:
@@ -161,7 +177,13 @@ def check_config_fits(config: ModelConfig, plan: Plan) -> None:
 
 
 def _check_most(most: int | None, plan: Plan) -> None:
-    if most is not None and plan.window > most:
+    if most is not None and plan.whole:
+        if plan.longest > most:
+            raise ConfigError(
+                f"this model sees at most {most} bases at once, the longest sequence has {plan.longest}; leave out "
+                f"--whole-sequence, and use --window {most}"
+            )
+    elif most is not None and plan.window > most:
         raise ConfigError(
             f"this model sees at most {most} bases at once, the window is {plan.window}; use --window {most}"
         )
@@ -209,16 +231,26 @@ def _blocks(batch: list[Item], values: dict[str, np.ndarray] | None, plan: Plan,
 
 
 def _owned_block(item: Item, values: dict[str, np.ndarray], plan: Plan) -> Block:
-    """Cut out what the window owns; put NaN into gaps."""
-    owned, places = item.window.owned, places_of(item, plan)
+    """Cut out what the window owns."""
+    places = places_of(item, plan)
     kept = {name: np.concatenate([array[start:end] for start, end in places]) for name, array in values.items()}
-    in_gap = gaps_of(item, plan)
-    for name, array in kept.items():
+    return finished(item, kept, plan)
+
+
+def finished(item: Item, values: dict[str, np.ndarray], plan: Plan) -> Block:
+    """Return the block of what a window owns: float16 (bases, channels) by track, in which gaps become NaN.
+
+    Raises
+    ------
+    ResourceError : a value of a base that is in no gap is not a number
+    """
+    owned, in_gap = item.window.owned, gaps_of(item, plan)
+    for name, array in values.items():
         wrong = ~in_gap & ~np.isfinite(array).all(axis=1)
         if wrong.any():
             raise ResourceError(f"{plan.source}: {owned}: track {name!r}: {_no_number(owned.start, array, wrong)}")
         array[in_gap] = np.nan
-    return Block(owned.sequence, owned.start, kept)
+    return Block(owned.sequence, owned.start, values)
 
 
 def _no_number(start: int, values: np.ndarray, wrong: np.ndarray) -> str:

@@ -31,7 +31,7 @@ def provenance(
             "model": checkpoint.name,
             "model-sha256": checkpoint.sha256,
             "input-sha256": plan.input_digest(),
-            "window": plan.window,
+            "window": plan.described_window,
             "overlap": plan.overlap,
             "regions": None if plan.regions is None else [list(region) for region in plan.regions],
             "genetic-code": settings.genetic_code,

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ class Checks:
     ----------
     collect : keep going after a problem, and keep it in ``problems``, instead of raising it
     project : plan where the values of aligned reads come to lie, instead of the reads
+    whole : each sequence is one window
     """
 
     collect: bool = False
@@ -43,6 +45,7 @@ class Checks:
     sequences: Sequences | None = None
     plan: Plan | None = None
     project: bool = False
+    whole: bool = False
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -61,11 +64,11 @@ class Checks:
         from genoformer.projection_plan import plan_projection
         from genoformer.regions import check_window
 
-        make = plan_projection if self.project else make_plan
+        make = plan_projection if self.project else partial(make_plan, whole=self.whole)
         with self.step():
             self.sequences = source.open()
         known = len(self.problems)
-        window, overlap = cut.sizes(self.sequences)
+        window, overlap = cut.sizes(None if self.whole else self.sequences)
         with self.step():
             check_window(window, overlap)
         if self.sequences is None:
@@ -109,6 +112,7 @@ def check_run(
     collect: bool = False,
     shard: Shard | None = None,
     project: bool = False,
+    whole: bool = False,
     show: Callable[[Plan], None] = lambda _: None,
 ) -> Checks:
     """Check all that a prediction needs; see `Checks`.
@@ -117,7 +121,7 @@ def check_run(
     ----------
     device, processes : see `choose_devices`
     shard : the part that is to be predicted, of which only the space it takes is judged
-    project : see `Checks`
+    project, whole : see `Checks`
     show : called with the plan before it is judged
 
     Raises
@@ -129,7 +133,7 @@ def check_run(
     from genoformer.plan import check_predictable
     from genoformer.predict import check_config_fits
 
-    checks = Checks(collect=collect, project=project)
+    checks = Checks(collect=collect, project=project, whole=whole)
     can_write = False
     if target.output is not None:
         with checks.step():

@@ -22,10 +22,19 @@ class Estimate(NamedTuple):
     disk_most: int
     """values uncompressed; never more than this and a per cent"""
     disk_typical: int
+    temporary: int
+    """in the temporary folder"""
 
 
 def estimate(
-    plan: Plan, config: ModelConfig, *, speed: float, chunk_size: int | None, batch_size: int, channels: int
+    plan: Plan,
+    config: ModelConfig,
+    *,
+    speed: float,
+    chunk_size: int | None,
+    batch_size: int,
+    channels: int,
+    offload: bool = False,
 ) -> Estimate:
     """Estimate what predicting takes.
 
@@ -35,6 +44,7 @@ def estimate(
     chunk_size : trunk tokens computed at a time; None: as on a CPU, 0: all
     batch_size : windows computed together
     channels : of all tracks together
+    offload : tokens of sequences longer than a window are kept in a temporary file
     """
     longest = int(plan.sequences.lengths.max(initial=0))
     window = min(plan.window, longest + (2 * (plan.overlap // 2) if plan.origins else 0))
@@ -45,8 +55,10 @@ def estimate(
     # float32 of the activations that live at once, for each token of a chunk
     features = 4 * config.stem_stride * config.stem_channels + 3 * config.width * config.expansion
     active = chunk * 4 * (features + config.heads * config.performer_count)
-    memory = PROGRAM + 2 * longest + batch_size * (resident + active)
+    memory, temporary = PROGRAM + 2 * longest + batch_size * (resident + active), 0
+    if plan.streamed.any():  # tokens, and the values of one strand
+        kept = 4 * (-(-plan.longest // config.stem_stride) * config.width + plan.longest * channels)
+        memory, temporary = (memory, kept) if offload else (memory + kept, 0)
     most = 2 * plan.accounting.predicted * channels
-    return Estimate(
-        (plan.accounting.predicted + plan.repeated) / speed, round(memory), most, round(TYPICAL_SHARE * most)
-    )
+    seconds = (plan.accounting.predicted + plan.repeated) / speed
+    return Estimate(seconds, round(memory), most, round(TYPICAL_SHARE * most), temporary)

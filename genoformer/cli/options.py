@@ -75,6 +75,43 @@ class WindowOptions:
 
 
 @dataclass(frozen=True)
+class WholeOptions:
+    """Whether each sequence is one window, and where tokens are kept then."""
+
+    whole_sequence: bool
+    offload: bool
+
+    def check(self, cut: WindowOptions) -> None:
+        """Raise ConfigError if options contradict each other."""
+        if self.offload and not self.whole_sequence:
+            raise ConfigError("--offload is for --whole-sequence; windows need no room for it")
+        if self.whole_sequence and cut.window is not None:
+            raise ConfigError("--whole-sequence has no windows; leave out --window")
+
+    def check_run(self, source: InputOptions, hardware: ProcessOptions, *, project: bool) -> None:
+        """Raise ConfigError if a prediction cannot go together with this, or with processes that torchrun started."""
+        from genoformer.cli.together import started_together
+
+        count = started_together()
+        if count > 1 and not self.whole_sequence:
+            raise ConfigError(
+                f"torchrun started {count} processes, which share out sequences with --whole-sequence only; use "
+                "--processes, or --shard"
+            )
+        given = Path(source.input)
+        if count > 1 and (source.input == "-" or (given.exists() and not given.is_file())):
+            raise ConfigError(f"{source.input}: cannot be read by {count} processes; name a file")
+        if self.whole_sequence and project:
+            raise ConfigError("--project predicts reads, one by one; leave out --whole-sequence")
+        several = hardware.processes not in (None, 1) or hardware.device == "all" or "," in hardware.device
+        if self.whole_sequence and several:
+            raise ConfigError(
+                "--whole-sequence is computed by one process, or by those that torchrun starts (torchrun "
+                "--nproc-per-node 2 -m genoformer predict ...); leave out --processes, and name one --device"
+            )
+
+
+@dataclass(frozen=True)
 class OutputOptions:
     """Where to write, and what to do about what is there."""
 
@@ -241,6 +278,16 @@ window_options = bundle(
                       f"[default: {DEFAULT_OVERLAP}, at most a quarter of the window]"),
 )
 
+whole_options = bundle(
+    "whole", WholeOptions,
+    click.option("--whole-sequence", is_flag=True,
+                 help="No windows: each sequence is one attention context, however long, computed in chunks. Processes "
+                      "that torchrun started share out its positions."),
+    click.option("--offload", is_flag=True,
+                 help="With --whole-sequence: keep what is computed of a sequence, 0.2 kB a base with the bundled "
+                      "model, in a temporary file ($TMPDIR), not in memory."),
+)
+
 device_options = bundle(
     "hardware", DeviceOptions,
     click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|mps",
@@ -256,7 +303,7 @@ process_options = bundle(
     click.option("--processes", type=click.IntRange(1, 1024), metavar="N",
                  help="Processes that compute; they share the devices, and divide the threads.  "
                       "[default: one for each device]"),
-    click.option("-t", "--threads", type=click.IntRange(min=1), metavar="N",
+    click.option("--threads", type=click.IntRange(min=1), metavar="N",
                  help="CPU threads of all processes together.  [default: all cores]"),
 )
 

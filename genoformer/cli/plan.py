@@ -12,6 +12,7 @@ from genoformer.cli.options import (
     DeviceOptions,
     InputOptions,
     OutputOptions,
+    WholeOptions,
     WindowOptions,
     batch_option,
     chunk_option,
@@ -19,6 +20,7 @@ from genoformer.cli.options import (
     input_options,
     model_option,
     output_options,
+    whole_options,
     window_options,
 )
 from genoformer.cli.progress import describe_plan, duration, quiet_pipe, size
@@ -30,6 +32,7 @@ from genoformer.errors import printable
 @output_options(required=False, help="Check this place too, and how much space there is.")
 @model_option
 @window_options
+@whole_options
 @chunk_option
 @batch_option
 @device_options
@@ -42,6 +45,7 @@ def command(
     target: OutputOptions,
     model: str,
     cut: WindowOptions,
+    whole: WholeOptions,
     chunk_size: int | None,
     batch_size: int,
     hardware: DeviceOptions,
@@ -59,8 +63,18 @@ def command(
     """
     from genoformer.cli import exit_code
 
-    checks = check_run(source, cut, model=model, device=hardware.device, target=target, collect=True)
-    found = gather(checks, target, speed=speed, chunk_size=chunk_size, batch_size=batch_size)
+    whole.check(cut)
+    checks = check_run(
+        source,
+        cut,
+        model=model,
+        device=hardware.device,
+        target=target,
+        collect=True,
+        whole=whole.whole_sequence,
+    )
+    computed = {"speed": speed, "chunk_size": chunk_size, "batch_size": batch_size, "offload": whole.offload}
+    found = gather(checks, target, computed)
     with quiet_pipe():
         if as_json:
             click.echo(json.dumps(found, indent=2))
@@ -72,11 +86,13 @@ def command(
     return exit_code(checks.problems[0]) if checks.problems else 0
 
 
-def gather(
-    checks: Checks, target: OutputOptions, *, speed: float, chunk_size: int | None, batch_size: int
-) -> dict[str, Any]:
-    """Return everything found, as plain values; what a problem kept from being found is left out."""
+def gather(checks: Checks, target: OutputOptions, computed: dict[str, Any]) -> dict[str, Any]:
+    """Return everything found, as plain values; what a problem kept from being found is left out.
+
+    ``computed`` says how, in the words of `genoformer.cli.estimates.estimate`.
+    """
     from genoformer.cli.estimates import estimate
+    from genoformer.model.streaming import DEVICE_CHUNK
 
     plan, checkpoint = checks.plan, checks.checkpoint
     found: dict[str, Any] = {"problems": [{"kind": type(e).__name__, "message": str(e)} for e in checks.problems]}
@@ -86,7 +102,7 @@ def gather(
             "input": plan.source,
             "sequences": len(table),
             "windows": len(plan.owned),
-            "window": plan.window,
+            "window": plan.described_window,
             "overlap": plan.overlap,
             "bases": plan.accounting._asdict(),
             "letters": plan.letters._asdict(),
@@ -107,12 +123,10 @@ def gather(
         found["output"] = {"path": str(target.output), "free_bytes": free_bytes(target.output)}
     if plan is not None and checkpoint is not None:
         channels = sum(len(track.channels) for track in model_tracks(checkpoint))
-        if chunk_size is None and checks.device is not None and checks.device.type != "cpu":
-            chunk_size = 0
-        taken = estimate(
-            plan, checkpoint.config, speed=speed, chunk_size=chunk_size, batch_size=batch_size, channels=channels
-        )
-        found["estimate"] = {**taken._asdict(), "bases_per_second": speed}
+        if computed["chunk_size"] is None and checks.device is not None and checks.device.type != "cpu":
+            computed = {**computed, "chunk_size": DEVICE_CHUNK if plan.whole else 0}
+        taken = estimate(plan, checkpoint.config, channels=channels, **computed)
+        found["estimate"] = {**taken._asdict(), "bases_per_second": computed["speed"]}
     return found
 
 
@@ -130,6 +144,8 @@ def describe(found: dict[str, Any]) -> list[str]:
             f"memory: about {size(taken['memory'])}, an estimate from window, chunk and model",
             f"disk: about {size(taken['disk_typical'])}, at most {size(taken['disk_most'])}",
         ]
+        if taken["temporary"]:
+            lines.append(f"temporary file (TMPDIR): {size(taken['temporary'])}")
     free = found.get("output", {}).get("free_bytes")
     if free is not None:
         lines.append(f"output: {found['output']['path']}, {size(free)} free")

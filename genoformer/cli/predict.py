@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genoformer.cli.checks import check_run
+from genoformer.cli.checks import Checks, check_run
 from genoformer.cli.events import log_json_option
 from genoformer.cli.options import (
     InputOptions,
     OutputOptions,
     ProcessOptions,
+    WholeOptions,
     WindowOptions,
     batch_option,
     chunk_option,
@@ -23,11 +24,14 @@ from genoformer.cli.options import (
     model_option,
     output_options,
     process_options,
+    whole_options,
     window_options,
 )
 from genoformer.cli.progress import duration, progress, say, show_plan, size
+from genoformer.cli.together import Crew, crew_of_torchrun
 
 if TYPE_CHECKING:
+    from genoformer.model.genoformer import Genoformer
     from genoformer.plan import Plan
     from genoformer.store import Shard
 
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 @output_options(required=True, help="HDF5 file to write; it appears under this name once it is whole.")
 @model_option
 @window_options
+@whole_options
 @chunk_option
 @batch_option
 @click.option(
@@ -85,6 +90,7 @@ def command(
     target: OutputOptions,
     model: str,
     cut: WindowOptions,
+    whole: WholeOptions,
     chunk_size: int | None,
     batch_size: int,
     shard: str | None,
@@ -103,65 +109,88 @@ def command(
     \b
     Example:
       genoformer predict genome.fa.gz -o genome.h5
+    A chromosome as one context, its positions shared out over processes:
+      torchrun --nproc-per-node 2 -m genoformer predict genome.fa.gz -o genome.h5 --whole-sequence
     """
     from genoformer.store import Shard
 
     part = None if shard is None else Shard.parse(shard)
-    asked: dict[str, Any] = {
-        "model": model,
-        "device": hardware.device,
-        "processes": hardware.processes,
-        "target": target,
-        "shard": part,
-        "project": project,
+    whole.check(cut)
+    whole.check_run(source, hardware, project=project)
+    settings = {
+        "chunk_size": chunk_size,
+        "batch_size": batch_size,
+        "strand_average": strand_average,
+        "precision": precision,
+        "offload": whole.offload,
     }
-    checks = check_run(source, cut, **asked, show=show_plan)
-    plan, sequences = checks.plan, checks.sequences
-    assert plan is not None
-    assert sequences is not None
+    with crew_of_torchrun(hardware) as crew:
+        asked: dict[str, Any] = {
+            "model": model,
+            "device": hardware.device,
+            "processes": hardware.processes,
+            "target": crew.target(target),
+            "shard": part,
+            "project": project,
+            "whole": whole.whole_sequence,
+        }
+        checks = crew.agreed(lambda: check_run(source, cut, **asked, show=show_plan))
+        import torch
 
-    import torch
+        from genoformer.model.checkpoint import load_model
 
+        torch.manual_seed(seed)
+        if target.resume and not target.is_interrupted:
+            say(f"{target.output}: no interrupted run to resume, starting anew")
+        loaded = load_model(model, device=crew.use())
+        _write(checks, loaded, crew, target=target, part=part, hardware=hardware, how=(genetic_code, settings))
+
+
+def _write(
+    checks: Checks,
+    model: Genoformer,
+    crew: Crew,
+    *,
+    target: OutputOptions,
+    part: Shard | None,
+    hardware: ProcessOptions,
+    how: tuple[str, dict[str, Any]],
+) -> None:
+    """Predict what was checked, and say how that went; ``how`` is the genetic code and other settings."""
     from genoformer.genetic_code import choose_genetic_code
-    from genoformer.model.checkpoint import load_model
     from genoformer.predict import Settings, predict_to_store
     from genoformer.projection import project_to_store
     from genoformer.projection_plan import Projection
+    from genoformer.whole_sequence import predict_whole_to_store
 
-    device = hardware.use()
-    torch.manual_seed(seed)
-    if target.resume and not target.is_interrupted:
-        say(f"{target.output}: no interrupted run to resume, starting anew")
-    loaded = load_model(model, device=device)
+    plan, sequences = checks.plan, checks.sequences
+    assert plan is not None
+    assert sequences is not None
     sample = (plan.sample.plan(), plan.sample) if isinstance(plan, Projection) else (plan, sequences)
-    table, why = choose_genetic_code(genetic_code, *sample, loaded)
-    settings = Settings(
-        chunk_size=chunk_size,
-        batch_size=batch_size,
-        strand_average=strand_average,
-        genetic_code=table,
-        precision=precision,
-    )
+    table, why = crew.same(lambda: choose_genetic_code(how[0], *sample, model))
     began = time.monotonic()
     bases = planned_bases(plan, part)
-    with hardware.workers(loaded) as workers, target.resumable() as stop, progress(bases) as report:
-        say(f"model {loaded.checkpoint.name} on {workers or device}, genetic code {table} ({why})")
+    with hardware.workers(model) as workers, crew.resumable(target) as stop, progress(bases) as report:
+        together = f" in {crew.team.size} processes" if crew.is_many else ""
+        say(f"model {model.checkpoint.name} on {workers or model.device}{together}, genetic code {table} ({why})")
         if workers is not None:
             stop.leave_to(workers.hold)
+        options: dict[str, Any] = {"together": crew.is_many} if plan.whole else {"workers": workers}
         write: Callable[..., object] = project_to_store if isinstance(plan, Projection) else predict_to_store
+        write = predict_whole_to_store if plan.whole else write
         write(
             plan,
             sequences,
-            loaded,
+            model,
             target.output,
-            settings=settings,
+            settings=Settings(genetic_code=table, **how[1]),
             command=shlex.join(["genoformer", *sys.argv[1:]]),
             resume=target.resume,
             overwrite=target.overwrite,
             shard=part,
             wait=target.wait,
             report=stop.after(report),
-            workers=workers,
+            **options,
         )
     what = size(plan.accounting.predicted, "b") if part is None else f"shard {part}, {size(bases, 'b')},"
     say(f"{target.output}: {what} predicted in {duration(time.monotonic() - began)}")

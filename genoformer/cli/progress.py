@@ -152,7 +152,9 @@ def describe_plan(plan: Plan) -> Iterator[str]:
     """Yield lines that tell what will become of the input."""
     account, letters = plan.accounting, plan.letters
     yield f"{plan.source}: {counted(len(plan.sequences), 'sequence')}, {account.total:,} bases"
-    parts = [f"{account.predicted:,} to predict in {counted(len(plan.owned), 'window')}"]
+    contexts = len(set(plan.owned[:, 0].tolist())) if plan.whole else len(plan.owned)
+    what = "whole sequence" if plan.whole else "window"
+    parts = [f"{account.predicted:,} to predict in {counted(contexts, what)}"]
     for bases, what in (
         (account.masked, plan.masked_as),
         (account.skipped, "in skipped sequences"),

@@ -65,7 +65,7 @@ class FileRows:
 
     def _through(self, move: Callable[[int, list[memoryview], int], int], held: np.ndarray, start: int) -> None:
         """Read or write all of an array: the system may do a part at a time."""
-        rest, place = memoryview(held.reshape(-1).view(np.uint8)), start * self._width * _SIZE
+        rest, place = held.reshape(-1).view(np.uint8).data, start * self._width * _SIZE
         while rest:
             try:
                 done = move(self._file.fileno(), [rest], place)

@@ -242,7 +242,7 @@ class _Stream:
         def update(piece: _Piece, span: Span) -> None:
             wide = Span(max(span.start - radius, 0), min(span.end + radius, self.tokens))
             mixed = block.mixed(piece.tokens, piece.local(wide), None)
-            known = whole
+            known: Any = whole
             if radius:
                 near = block.multihead.summarize(mixed, start=wide.start, lengths=self.lengths)
                 known = with_near(whole, near, attention)
