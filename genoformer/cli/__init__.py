@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from genoformer import __version__
 from genoformer.cli import events
+from genoformer.cli.quiet import speak, with_quiet
 from genoformer.errors import ConfigError, GenoformerError, ResourceError, is_out_of_memory, printable
 
 _PLACES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
@@ -48,11 +48,29 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        return importlib.import_module(f"genoformer.cli.{name}").command
+        return with_quiet(importlib.import_module(f"genoformer.cli.{name}").command)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:  # for which click would begin a new line
+            if events.is_json():
+                raise click.Abort from error
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def show_versions(context: click.Context) -> None:
+    """Print the version, and on a second line those of Python and the libraries, and end."""
+    from genoformer.cli.doctor import versions
+
+    (_, own), *others = versions()
+    click.echo(f"genoformer {own}")
+    click.echo(", ".join(f"{name} {version.split()[0]}" for name, version in others if version != "not installed"))
+    context.exit()
 
 
 @click.group(
@@ -61,7 +79,9 @@ class _Commands(click.Group):
     epilog="Exit codes: 0 done; 1 nothing useful came of it because of the input; 2 wrong usage; "
     "3 memory, disk or device lacking; 130 interrupted.",
 )
-@click.version_option(__version__, "-V", "--version", message="genoformer %(version)s")
+@click.option("-V", "--version", is_flag=True, is_eager=True, expose_value=False,
+              callback=lambda context, _, value: show_versions(context) if value else None,
+              help="Show the version, and those of what matters, and exit.")  # fmt: skip
 def group() -> None:
     """Per-base predictions for long DNA, by exactly streamed linear attention."""
 
@@ -89,6 +109,7 @@ def run(arguments: list[str] | None = None) -> int:
     finally:
         log.removeHandler(said)
         events.forget()
+        speak()
 
 
 def _run(arguments: list[str] | None) -> int:

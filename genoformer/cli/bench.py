@@ -6,6 +6,8 @@ import importlib
 
 import click
 
+from genoformer.cli.quiet import with_quiet
+
 BENCHMARKS = {
     "attention": "Time and memory of every mechanism, exact attention and other libraries.",
     "approximation": "How far each mechanism is from exact attention, and what it would take.",
@@ -20,7 +22,7 @@ class _Benchmarks(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in BENCHMARKS:
             return None
-        return importlib.import_module(f"genoformer.cli.bench_{name}").command
+        return with_quiet(importlib.import_module(f"genoformer.cli.bench_{name}").command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -84,13 +84,14 @@ def places() -> Iterator[tuple[str, str]]:
     import h5py
 
     from genoformer.formats.cache import cache_folder
-    from genoformer.model.checkpoint import bundled_models
+    from genoformer.model.checkpoint import ENVIRONMENT, bundled_models, own_folder
 
     locking = os.environ.get("HDF5_USE_FILE_LOCKING", "not set")
     yield "hdf5", f"{h5py.version.hdf5_version}, HDF5_USE_FILE_LOCKING {locking}"
     folder, lasts = cache_folder()
     yield "cache folder", f"{folder}" if lasts else f"{folder}, for now only: set GENOFORMER_CACHE to one that lasts"
     yield "bundled models", ", ".join(bundled_models()) or "none"
+    yield "models folder", str(own_folder() or f"none: {ENVIRONMENT} is not set")
 
 
 def self_test(model: str, device: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,9 +27,12 @@ _BLOCK = 1 << 16
                    "sequence by its name, or a BED file; may be repeated.")  # fmt: skip
 @click.option("--track", metavar="NAME", help="Whose values to print.  [default: the first track]")
 @click.option("--all", "show_all", is_flag=True, help=f"List every sequence, not only the first {FIRST}.")
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
 @click.option("--verify", is_flag=True,
               help="Compare all values with the checksums stored with them, and name what is damaged.")  # fmt: skip
-def command(file: Path, regions: tuple[str, ...], track: str | None, show_all: bool, verify: bool) -> None:
+def command(
+    file: Path, regions: tuple[str, ...], track: str | None, show_all: bool, as_json: bool, verify: bool
+) -> None:
     """Show what FILE.h5 holds: how it was made, its tracks, what became of each base, and every sequence. Takes what
     predict, tokenize and merge wrote, shards, and the .part of an interrupted run.
 
@@ -38,12 +42,16 @@ def command(file: Path, regions: tuple[str, ...], track: str | None, show_all: b
     \b
     Example:
       genoformer inspect genome.h5 --region chr1:1001-2000 | head
+      genoformer inspect genome.h5 --json | jq .metadata.accounting
     """
     from genoformer.store import open_store
 
     with open_store(file, allow_incomplete=True) as store, quiet_pipe():
         if verify:
             click.echo(verified(store, None if show_all else FIRST))
+            return
+        if as_json:
+            click.echo(described(store))
             return
         if not regions:
             for line in (*summary(store), *table(store, None if show_all else FIRST)):
@@ -94,6 +102,29 @@ def summary(store: TrackStore) -> Iterator[str]:
             else "genoformer merge joins shards"
         )
         yield f"{what}: {done:,} of {total:,} bases written{share}; {then}"
+
+
+def described(store: TrackStore) -> str:
+    """Return what the file holds, but for values, as JSON."""
+    table = store.sequences
+    columns = {
+        "name": table.names, "length": table.lengths.tolist(), "status": table.status, "reason": table.reason,
+        "topology": table.topology, "md5": table.md5, "predicted": store.predicted_counts().tolist(),
+    }  # fmt: skip
+    found = {
+        "file": str(store.path),
+        "generated-by": store.generated_by,
+        "format-version": store.format_version,
+        "created": store.created,
+        "status": store.status,
+        "tracks": [
+            {"name": name, "kind": track.kind, "channels": track.channels, "units": track.units}
+            for name, track in store.tracks.items()
+        ],
+        "sequences": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
+        "metadata": store.metadata,
+    }
+    return json.dumps(found, indent=2, default=str)
 
 
 def verified(store: TrackStore, most: int | None) -> str:

@@ -1,8 +1,9 @@
-"""genoformer models: which ones there are, what one is, where it lies."""
+"""genoformer models: which ones there are, what one is, where it lies; carried from machine to machine."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
 @click.group("models", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> int | None:
-    """List the bundled models, show one (its configuration, training and model card), or print its folder.
+    """List the models that have a name, show one (its configuration, training and model card), or print its folder.
+
+    These are the bundled ones and those in the folder that GENOFORMER_MODELS names. To carry a model to a machine
+    without a network, export it to one file, and import that there: both check it by its checksums.
 
     \b
     Example:
       genoformer models
       genoformer models show prokaryote-genes
+      genoformer models export mine/model -o mine.tar
+      GENOFORMER_MODELS=~/models genoformer models import mine.tar
       genoformer predict genome.fa -o genome.h5 --model "$(genoformer models path prokaryote-genes)"
     """
     return show_list() if context.invoked_subcommand is None else None
@@ -30,14 +36,14 @@ def command(context: click.Context) -> int | None:
 
 @command.command("list")
 def list_command() -> int:
-    """List the bundled models; exit with 1 if one of them is damaged."""
+    """List the models that have a name; exit with 1 if one of them is damaged."""
     return show_list()
 
 
 @command.command("show")
 @click.argument("name", metavar="NAME|PATH")
 def show_command(name: str) -> None:
-    """Print the configuration, the training and the model card of a bundled model, or of a folder."""
+    """Print the configuration, the training and the model card of a model by its name, or of a folder."""
     from genoformer.model.checkpoint import CARD, read_checkpoint
 
     found = read_checkpoint(name)
@@ -61,18 +67,49 @@ def show_command(name: str) -> None:
 @command.command("path")
 @click.argument("name", metavar="NAME|PATH")
 def path_command(name: str) -> None:
-    """Print the folder of a bundled model, or of a folder, if it is intact."""
+    """Print the folder of a model by its name, or of a folder, if it is intact."""
     from genoformer.model.checkpoint import read_checkpoint
 
     click.echo(read_checkpoint(name).path)
 
 
-def show_list() -> int:
-    """Print a line for each bundled model; return 1 if one cannot be used."""
-    from genoformer.errors import CheckpointError
-    from genoformer.model.checkpoint import WEIGHTS, bundled_models, read_checkpoint
+@command.command("export")
+@click.argument("name", metavar="NAME|PATH")
+@click.option("-o", "--output", required=True, metavar="OUT.tar", type=click.Path(path_type=Path, dir_okay=False),
+              help="File to write.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+def export_command(name: str, output: Path, overwrite: bool) -> None:
+    """Write a model, with its card and checksums, into one file; `tar -xO` and `sha256sum -c` read it as well."""
+    from genoformer.cli.export import check_output
 
-    names = bundled_models()
+    check_output(str(output), overwrite=overwrite, inputs=[])
+    from genoformer.model.bundle import export_model
+
+    found = export_model(name, output)
+    say(f"{output}: model {found.name}, {size(output.stat().st_size)}, weights sha256 {found.sha256}")
+
+
+@command.command("import")
+@click.argument("bundle", metavar="BUNDLE.tar", type=click.Path(path_type=Path))
+@click.option("--to", "folder", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False),
+              help="Folder of models.  [default: GENOFORMER_MODELS]")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace a model of the same name.")
+def import_command(bundle: Path, folder: Path | None, overwrite: bool) -> None:
+    """Check what `models export` wrote, and put the model into a folder of models, under its name."""
+    from genoformer.model.bundle import import_model
+    from genoformer.model.checkpoint import known_models
+
+    found = import_model(bundle, folder=folder, overwrite=overwrite)
+    name = found.path.name if known_models().get(found.path.name) == found.path else str(found.path)
+    say(f"{found.path}: model {found.name}, checksums right; use it with --model {name}")
+
+
+def show_list() -> int:
+    """Print a line for each model that has a name; return 1 if one cannot be used."""
+    from genoformer.errors import CheckpointError
+    from genoformer.model.checkpoint import WEIGHTS, known_models, read_checkpoint
+
+    names = known_models()
     if not names:
         say("no model is bundled with this installation; `genoformer train` makes one")
     rows, failures = [], 0
@@ -102,6 +139,6 @@ def parameters(found: Checkpoint) -> int:
 
 def as_json(config: object) -> str:
     """Write a configuration for people."""
-    from genoformer.config import to_dict
+    from genoformer.plain import to_dict
 
     return json.dumps(to_dict(config), indent=2)

@@ -292,7 +292,7 @@ device_options = bundle(
     "hardware", DeviceOptions,
     click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda|mps",
                  help="Where to compute; auto takes the first of cuda, mps and cpu."),
-    click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
+    click.option("-t", "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
 )
 
 process_options = bundle(
@@ -303,7 +303,7 @@ process_options = bundle(
     click.option("--processes", type=click.IntRange(1, 1024), metavar="N",
                  help="Processes that compute; they share the devices, and divide the threads.  "
                       "[default: one for each device]"),
-    click.option("--threads", type=click.IntRange(min=1), metavar="N",
+    click.option("-t", "--threads", type=click.IntRange(min=1), metavar="N",
                  help="CPU threads of all processes together.  [default: all cores]"),
 )
 

@@ -30,6 +30,8 @@ NEXT = WEIGHTS + ".next"
 _LONGEST_CONFIG = 1 << 24
 """bytes of a description"""
 BUNDLED = Path(__file__).resolve().parent.parent / "models"
+ENVIRONMENT = "GENOFORMER_MODELS"
+"""Variable that names a folder of further models, found by their names as the bundled ones are."""
 DEFAULT_MODEL = "prokaryote-genes"
 
 
@@ -174,22 +176,37 @@ def bundled_models() -> list[str]:
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
+def own_folder() -> Path | None:
+    """Return the folder of models that ``$GENOFORMER_MODELS`` names, None where it is not set."""
+    given = os.environ.get(ENVIRONMENT, "")
+    return Path(given) if given else None
+
+
+def known_models() -> dict[str, Path]:
+    """Return the folder of each model that has a name: the bundled ones, then those of ``$GENOFORMER_MODELS``."""
+    own = own_folder()
+    found = {} if own is None else {path.parent.name: path.parent for path in own.glob(f"[!.]*/{CONFIG}")}
+    bundled = {name: BUNDLED / name for name in bundled_models()}
+    return bundled | {name: found[name] for name in sorted(found) if name not in bundled}
+
+
 def find_model(name_or_path: str | Path) -> Path:
-    """Return the folder of a bundled model or of a path.
+    """Return the folder of a model that has a name here, see `known_models`, or of a path.
 
     Raises
     ------
     CheckpointError : there is none
     """
     text = str(name_or_path)
-    if text in bundled_models():
-        return BUNDLED / text
+    known = known_models()
+    if text in known:
+        return known[text]
     path = Path(text)
     if path.name in (CONFIG, WEIGHTS):
         path = path.parent
     if not path.is_dir():
-        known = ", ".join(bundled_models()) or "none"
-        raise CheckpointError(f"{text}: no such model; give a folder with {WEIGHTS}, or a bundled one: {known}")
+        names = ", ".join(known) or "none"
+        raise CheckpointError(f"{text}: no such model; give a folder with {WEIGHTS}, or a name: {names}")
     return path
 
 

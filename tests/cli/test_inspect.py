@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,19 @@ def store(path, *, names=("a", "x:1-100", "t\tb", "empty"), lengths=(70_000, 300
 def parsed(text):
     rows = [line.split("\t") for line in text.splitlines()]
     return rows[0], [(row[0], int(row[1]), [float(cell) for cell in row[2:]]) for row in rows[1:]]
+
+
+def test_as_json(call, tmp_path):
+    store(tmp_path / "x.h5", missing=(1,))
+    result = call("inspect", tmp_path / "x.h5", "--json")
+    assert (result.code, result.err) == (0, "")
+    found = json.loads(result.out)
+    rows = [(row["name"], row["length"], row["predicted"], row["reason"]) for row in found["sequences"]]
+    assert rows == [
+        ("a", 70_000, 69_900, ""), ("x:1-100", 300, 300, ""), ("t\tb", 20, 20, ""), ("empty", 0, 0, "no bases")
+    ]  # fmt: skip
+    assert [track["channels"] for track in found["tracks"]] == [["one", "two"], ["x"]]
+    assert found["status"] == "complete"
 
 
 def test_values_of_regions(call, tmp_path):
