@@ -16,13 +16,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from genoformer import plotting
+    from genoformer.blocks import collect
     from genoformer.dataset import WindowDataset
     from genoformer.embedding import embed, open_embeddings
     from genoformer.errors import GenoformerError
+    from genoformer.evaluate.evaluation import evaluate
     from genoformer.formats.sequences import open_sequences
     from genoformer.formats.vcf import Variant
+    from genoformer.genes import call_genes
+    from genoformer.genes.stored import stored_genes
     from genoformer.model.checkpoint import load_model
     from genoformer.predict import Settings, predict
+    from genoformer.prediction_file import predict_file
     from genoformer.regions import Region
     from genoformer.store import open_store
     from genoformer.variants.score import Scoring, score_variants
@@ -38,13 +44,19 @@ __all__ = [
     "WindowDataset",
     "Workers",
     "__version__",
+    "call_genes",
+    "collect",
     "embed",
+    "evaluate",
     "load_model",
     "open_embeddings",
     "open_sequences",
     "open_store",
+    "plotting",
     "predict",
+    "predict_file",
     "score_variants",
+    "stored_genes",
 ]
 
 _HOMES = {
@@ -55,14 +67,21 @@ _HOMES = {
     "Variant": "genoformer.formats.vcf",
     "WindowDataset": "genoformer.dataset",
     "Workers": "genoformer.workers",
+    "call_genes": "genoformer.genes",
+    "collect": "genoformer.blocks",
     "embed": "genoformer.embedding",
+    "evaluate": "genoformer",
     "load_model": "genoformer.model.checkpoint",
     "open_embeddings": "genoformer.embedding",
     "open_sequences": "genoformer.formats.sequences",
     "open_store": "genoformer.store",
+    "plotting": "genoformer",
     "predict": "genoformer.predict",
+    "predict_file": "genoformer.prediction_file",
     "score_variants": "genoformer.variants.score",
+    "stored_genes": "genoformer.genes.stored",
 }
+"""Where each name comes from; what comes from here is a module of that name."""
 
 
 class _Package(ModuleType):
@@ -80,7 +99,10 @@ sys.modules[__name__].__class__ = _Package
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    home = _HOMES[name]
+    if home == __name__:
+        return importlib.import_module(f"{home}.{name}")
+    value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 

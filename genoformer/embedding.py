@@ -16,7 +16,8 @@ import torch
 
 import genoformer
 from genoformer.errors import FormatError, InputError, ResourceError
-from genoformer.formats.sequences import Sequences, check_region, open_sequences
+from genoformer.formats.given import Given, as_sequences
+from genoformer.formats.sequences import Sequences, check_region
 from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import Plan, make_plan, records_of
@@ -42,7 +43,7 @@ class Embedding(NamedTuple):
 
 
 def embed(
-    sequences: Sequences | str | os.PathLike[str],
+    sequences: Given,
     model: Genoformer,
     *,
     layer: int = -1,
@@ -57,7 +58,7 @@ def embed(
 
     Parameters
     ----------
-    sequences : a path, or what `genoformer.open_sequences` returns; taken as linear
+    sequences : a path, an open file, bases, or records, see `genoformer.formats.given.as_sequences`; taken as linear
     model : of `genoformer.load_model`
     layer : 0 for what the stem makes, n for what block n returns; negative ones count from the last
     window, overlap : bases; made multiples of the stride
@@ -68,8 +69,7 @@ def embed(
     ConfigError : there is no such layer, or the model cannot see windows of this size
     InputError, FormatError : the input cannot be used
     """
-    if isinstance(sequences, str | os.PathLike):
-        sequences = open_sequences(sequences)
+    sequences = as_sequences(sequences)
     plan = make_plan(sequences, window=window, overlap=overlap)
     yield from embed_plan(plan, sequences, model, layer=layer, settings=settings or Settings())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from genoformer.batches import Item, batches, gaps_of, longest, places_of, rows_
 from genoformer.config import ModelConfig
 from genoformer.errors import ConfigError, ResourceError
 from genoformer.fitting import Fitting
-from genoformer.formats.sequences import Sequences, open_sequences
+from genoformer.formats.given import Given, as_sequences
+from genoformer.formats.sequences import Sequences
 from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.strands import predict_values
@@ -62,7 +62,7 @@ class Settings:
 
 
 def predict(  # noqa: PLR0913 - an input, a model, and what users choose
-    sequences: Sequences | str | os.PathLike[str],
+    sequences: Given,
     model: Genoformer,
     *,
     window: int | None = DEFAULT_WINDOW,
@@ -76,7 +76,7 @@ def predict(  # noqa: PLR0913 - an input, a model, and what users choose
 
     Parameters
     ----------
-    sequences : a path, or what `genoformer.open_sequences` returns
+    sequences : a path, an open file, bases, or records: see `genoformer.formats.given.as_sequences`
     model : of `genoformer.load_model`
     window, overlap : int, bases; a window of None is a whole sequence, however long, which is computed in chunks
     regions : predict only these
@@ -93,8 +93,7 @@ def predict(  # noqa: PLR0913 - an input, a model, and what users choose
     ------
     InputError, FormatError, ConfigError : the input or the settings cannot be used
     """
-    if isinstance(sequences, str | os.PathLike):
-        sequences = open_sequences(sequences)
+    sequences = as_sequences(sequences)
     plan = make_plan(
         sequences,
         window=DEFAULT_WINDOW if window is None else window,

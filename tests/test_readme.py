@@ -78,6 +78,14 @@ def test_commands_and_python(tmp_path):
         assert output or " -o " in snippet.text, f"prints nothing:\n{snippet.text}"
 
 
+def test_five_commands_are_among_those_tested():
+    install, *commands = re.findall(r"## In five commands.*?```sh\n(.*?)```", README, re.DOTALL)[0].splitlines()
+    assert len([install, *commands]) == 5
+    tested = [INSTALL.sub("", first_commands()[0])]
+    tested += [line for snippet in marked_snippets() for line in snippet.text.splitlines()]
+    assert set(commands) <= set(tested)
+
+
 def test_two_commands_come_first():
     run, test = first_commands()
     assert run == "pip install . && genoformer predict data/lambda.fa.gz -o lambda.h5"

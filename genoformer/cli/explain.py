@@ -46,7 +46,8 @@ def command(
     By saturation: every substitution is predicted as variants does, 3 windows a base; the store has the gain and loss
     by each letter at each base. By gradient: the sum of the region's log-odds is differentiated, at once, for all
     bases that the model sees; the store has gradient x input. The gradient holds fixed what is derived from the letters
-    by rules, as the bundled model's open frames: it does not see what a stop codon does, saturation does.
+    by rules, as the bundled model's open frames: it does not see what a stop codon does, saturation does. Sequences are
+    taken as linear, also those that GenBank says are circular.
 
     \b
     Example:

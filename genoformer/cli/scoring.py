@@ -28,6 +28,7 @@ class ScoringOptions:
     chunk_size: int | None
     strand_average: bool
     genetic_code: str
+    method: str
 
     def prepare(self, model: str, hardware: DeviceOptions, sequences: Sequences) -> tuple[Genoformer, Scoring]:
         """Load the model and choose the genetic code."""
@@ -53,7 +54,7 @@ class ScoringOptions:
             strand_average=self.strand_average,
             genetic_code=table,
         )
-        return loaded, Scoring(self.window, self.share, settings)
+        return loaded, Scoring(self.window, self.share, settings, method=self.method)
 
 
 # fmt: off
@@ -72,5 +73,8 @@ scoring_options = bundle(
     click.option("--genetic-code", default="auto", show_default=True, metavar="auto|N",
                  type=click.Choice(["auto", "11", "4"]),
                  help="NCBI translation table; auto tells 11 from 4 by the reference."),
+    click.option("--method", type=click.Choice(["exact", "crop"]), default="exact", show_default=True,
+                 help="exact: predict the whole window with every allele; crop: of substitutions only the bases around "
+                      "what they change, several times as fast and nearly the same (README)."),
 )
 # fmt: on

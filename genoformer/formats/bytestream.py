@@ -38,7 +38,8 @@ STDIN = "-"
 class Source:
     """A readable input: how it is called in messages, and a regular file with its bytes.
 
-    Standard input (``-``) and pipes are copied once to a private temporary file that lives as long as this object.
+    Standard input (``-``), pipes and file objects, from where they stand, are copied once to a private temporary file
+    that lives as long as this object.
 
     Raises
     ------
@@ -46,9 +47,13 @@ class Source:
     ResourceError : no room for the copy of a pipe
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str] | IO[bytes] | IO[str]):
         self.name = "standard input" if str(path) == STDIN else str(path)
         self.is_temporary = True
+        if not isinstance(path, str | os.PathLike):
+            self.name = str(getattr(path, "name", "file object"))
+            self.path = self._copy(_Bytes(path))
+            return
         if str(path) == STDIN:
             self.path = self._copy(sys.stdin.buffer)
             return
@@ -58,7 +63,7 @@ class Source:
             else:
                 self.path = self._copy(stream)
 
-    def _copy(self, stream: IO[bytes]) -> Path:
+    def _copy(self, stream: IO[bytes] | _Bytes) -> Path:
         try:
             spool = tempfile.NamedTemporaryFile(prefix="genoformer-")  # noqa: SIM115
             weakref.finalize(self, spool.close)  # which deletes it
@@ -73,6 +78,17 @@ class Source:
 
     def open(self) -> ByteStream:
         return ByteStream(self.path, name=self.name)
+
+
+class _Bytes:
+    """A file object read as bytes, be it one of text."""
+
+    def __init__(self, stream: IO[bytes] | IO[str]):
+        self._stream = stream
+
+    def read(self, size: int = -1, /) -> bytes:
+        piece = self._stream.read(size)
+        return piece.encode("utf-8", "surrogateescape") if isinstance(piece, str) else piece
 
 
 def _open_file(path: Path) -> IO[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from genoformer.errors import ConfigError, FormatError, InputError
 from genoformer.formats.bytestream import Source, inflate, kind_of, sniff
@@ -67,7 +67,7 @@ class Sequences(Protocol):
 
 
 def open_sequences(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | IO[bytes] | IO[str],
     *,
     reference: str | os.PathLike[str] | None = None,
     reads: ReadFilter | None = None,
@@ -77,7 +77,7 @@ def open_sequences(
 
     Parameters
     ----------
-    path : file or pipe; ``-`` is standard input
+    path : file or pipe, ``-`` for standard input; or an open file, which is read to its end
     reference : FASTA that a CRAM was made with
     reads : which reads of a BAM, CRAM or SAM file are taken; default: every primary read
     bam_as : what a BAM, CRAM or SAM file is taken for: its reads, or the consensus of their alignments

@@ -14,6 +14,7 @@ from genoformer.genes.chain import Rules, best_chain, posteriors
 from genoformer.genes.codons import GeneticCode, codon_text, genetic_code
 from genoformer.genes.gene import Gene
 from genoformer.genes.signals import learn
+from genoformer.tokens import encode
 
 BATCH_BASES = 2_000_000
 LEARN_BASES = 100_000
@@ -64,12 +65,18 @@ class _Stretch(NamedTuple):
     values: np.ndarray
 
 
-def call_genes(codes: np.ndarray, values: np.ndarray, *, circular: bool = False, settings: CallSettings) -> list[Gene]:
+def call_genes(
+    codes: np.ndarray | bytes | str,
+    values: np.ndarray,
+    *,
+    circular: bool = False,
+    settings: CallSettings | None = None,
+) -> list[Gene]:
     """Call the genes of one sequence.
 
     Parameters
     ----------
-    codes : uint8, (bases,)
+    codes : uint8, (bases,), or the bases themselves
     values : float16, (bases, 7): probabilities of the classes of CODING_FRAME, NaN where nothing was predicted
     circular : whether its ends are joined
     settings : how
@@ -77,8 +84,16 @@ def call_genes(codes: np.ndarray, values: np.ndarray, *, circular: bool = False,
     Returns
     -------
     list of Gene, by start, then end
+
+    Raises
+    ------
+    ValueError : there are not as many values as bases
     """
-    return next(call_many([Called(codes, values, circular)], settings=settings))
+    if isinstance(codes, str | bytes):
+        codes = encode(codes.encode() if isinstance(codes, str) else codes)
+    if len(codes) != len(values):
+        raise ValueError(f"expected values of {len(codes)} bases, got those of {len(values)}")
+    return next(call_many([Called(codes, values, circular)], settings=settings or CallSettings()))
 
 
 def call_many(sequences: Iterable[Called], *, settings: CallSettings) -> Iterator[list[Gene]]:

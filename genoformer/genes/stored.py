@@ -44,7 +44,7 @@ def stored_genes(
     store: TrackStore,
     sequences: Sequences,
     *,
-    settings: CallSettings,
+    settings: CallSettings | None = None,
     circular: Collection[str] = (),
     report: Callable[[int], None] = lambda _: None,
 ) -> Iterator[SequenceGenes]:
@@ -54,7 +54,7 @@ def stored_genes(
     ----------
     store : with the track coding-frame
     sequences : what was predicted, in the same order; more records may lie between
-    settings : how
+    settings : how; default: with the genetic code of the store
     circular : names of sequences whose ends are joined, beside those the store knows of; ``all`` for every one
     report : called with the number of bases done
 
@@ -69,6 +69,7 @@ def stored_genes(
                           "of genes, such as prokaryote-genes")  # fmt: skip
     table = store.sequences
     check_circular(circular, table, str(store.path))
+    settings = settings or CallSettings(stored_code(store))
     waiting: deque[tuple[str, Called]] = deque()
 
     def queued() -> Iterator[Called]:

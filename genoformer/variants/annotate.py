@@ -163,7 +163,7 @@ def _with_origin(header: str, model: Genoformer, scoring: Scoring, *, command: s
     settings = scoring.settings
     said = (
         f"window={scoring.window},cell={scoring.cell or 'default'},genetic-code={settings.genetic_code},"
-        f"strand-average={settings.strand_average},precision={settings.precision}"
+        f"strand-average={settings.strand_average},precision={settings.precision},method={scoring.method}"
     )
     lines += [own[0] + genoformer.__version__]
     lines += [f"{own[1]}{checkpoint.name},sha256={checkpoint.sha256}"] if checkpoint is not None else []

@@ -166,6 +166,7 @@ def provenance(
             "genetic-code": settings.genetic_code,
             "strand-average": settings.strand_average,
             "precision": settings.precision,
+            "method": scoring.method,
         },
         "groups": [group.name for group in all_groups(model.tracks)],
         "command": command,
