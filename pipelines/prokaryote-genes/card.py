@@ -151,10 +151,11 @@ def results(measured: Measured) -> str:
 
 def _passes(rows: Sequence[tables.Row]) -> str:
     """Say on which genomes ours are better than Prodigal's."""
-    better: dict[str, list[str]] = {"bases": [], "3' ends": []}
+    better: dict[str, list[str]] = {"bases": [], "bases of genes": [], "3' ends": []}
     for theirs in tables.of(rows, data="genome", caller="Prodigal"):
         for what, caller, keys in (
             ("bases", tables.OURS, ("strand", "f1")),
+            ("bases of genes", tables.OURS_GENES, ("strand", "f1")),
             ("3' ends", tables.OURS_GENES, ("genes", "three-prime", "f1")),
         ):
             own = tables.of(rows, data="genome", genome=theirs["genome"], caller=caller)
@@ -239,7 +240,7 @@ def _training(training: Mapping[str, Any]) -> str:
     bases = steps * recipe.get("step_bases", 0) * recipe.get("accumulate", 1)
     lines = [f"{len(_stems(training))} genome sets; {steps:,} steps, {bases / 1e6:,.0f} Mb of sequence."]
     if training.get("init-from"):
-        lines.append(f"It began with the weights of {training['init-from']}.")
+        lines.append(f"It began with other weights, of SHA-256 `{training['init-from']['weights-sha256']}`.")
     return " ".join(lines) + "\n\n" + _settings(recipe)
 
 
