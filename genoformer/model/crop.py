@@ -57,8 +57,10 @@ class Part(NamedTuple):
     held: Held
     start: int
     """its first token, a multiple of GRID"""
-    bases: Tensor
-    """(L, channels): the model's inputs of the whole window, changed"""
+    changed: int
+    """first base of the window whose inputs are others"""
+    inputs: Tensor
+    """(bases, channels): these inputs"""
 
 
 def can_crop(model: Genoformer) -> bool:
@@ -115,9 +117,10 @@ def crop_logits(model: Genoformer, parts: Sequence[Part], tokens: int) -> dict[s
 
 def _inputs(part: Part, width: int, edge: int, first: int) -> Tensor:
     """Return the inputs of a part and its neighbors: ``width`` bases of the changed window, zeros beyond it."""
-    found = part.held.bases[first : first + width].clone()
-    low, high = max(first - edge, 0), min(first - edge + width, part.held.length)
-    found[low + edge - first : high + edge - first] = part.bases[low:high]
+    found, origin = part.held.bases[first : first + width].clone(), first - edge
+    low, high = max(origin, part.changed), min(origin + width, part.changed + len(part.inputs))
+    if low < high:
+        found[low - origin : high - origin] = part.inputs[low - part.changed : high - part.changed]
     return found
 
 

@@ -17,6 +17,7 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.model.strands import reverse_complement_rows
 from genoformer.predict import Settings
 from genoformer.regions import Region
+from genoformer.variants.changes import changes
 
 MARGIN = 56
 """Tokens to each side of the changed inputs that are computed again, at least."""
@@ -33,6 +34,11 @@ class Stretch(NamedTuple):
     """first base, in the window"""
     values: Values
     """(bases, channels) by track"""
+
+
+class _Known(NamedTuple):
+    codes: Tensor  # (L,)
+    held: Held
 
 
 class _Place(NamedTuple):
@@ -61,7 +67,7 @@ class Crops:
 
     def __init__(self, model: Genoformer, settings: Settings, *, chunk_size: int | None) -> None:
         self.model, self.settings, self.chunk_size = model, settings, chunk_size
-        self._held: dict[Region, list[Held]] = {}  # one a strand
+        self._held: dict[Region, list[_Known]] = {}  # one a strand
         self._values: dict[Region, Values] = {}
 
     @torch.inference_mode()
@@ -95,13 +101,14 @@ class Crops:
         if not numbers:
             return
         rows = torch.from_numpy(np.stack([haplotypes[number][1] for number in numbers])).to(self.model.device)
-        for strand, (codes, held) in enumerate(zip(self._strands(rows), self._held[region], strict=True)):
-            sequence = self.model.sequence(codes, genetic_code=self.settings.genetic_code)
-            is_changed = (sequence.bases != held.inputs).any(dim=2).cpu().numpy()
-            for number, changed, bases in zip(numbers, is_changed, sequence.bases, strict=True):
-                place = _place(np.flatnonzero(changed), self._stride, -(-held.length // self._stride))
+        code = self.settings.genetic_code
+        for strand, (codes, known) in enumerate(zip(self._strands(rows), self._held[region], strict=True)):
+            held, tokens = known.held, -(-known.held.length // self._stride)
+            found = changes(self.model, codes, known.codes, held.inputs, genetic_code=code)
+            for number, (start, inputs) in zip(numbers, found, strict=True):
+                place = _place(start, start + len(inputs), self._stride, tokens)
                 if place is not None:
-                    yield _Asked(number, strand, Part(held, place.start, bases), place.tokens)
+                    yield _Asked(number, strand, Part(held, place.start, start, inputs), place.tokens)
 
     @property
     def _stride(self) -> int:
@@ -112,13 +119,13 @@ class Crops:
         if self.settings.strand_average:
             yield reverse_complement_rows(rows)
 
-    def _predicted(self, codes: np.ndarray) -> tuple[list[Held], Values]:
+    def _predicted(self, codes: np.ndarray) -> tuple[list[_Known], Values]:
         kept, found = [], []
         for rows in self._strands(torch.from_numpy(codes.copy())[None].to(self.model.device)):
             with self._precision():
                 sequence = self.model.sequence(rows, genetic_code=self.settings.genetic_code)
                 (held,), logits = hold(self.model, sequence, chunk_size=self.chunk_size)
-            kept.append(held)
+            kept.append(_Known(rows[0], held))
             found.append(self._of_logits(logits))
         values = {name: [array[0] for array in arrays] for name, arrays in _by_name(found).items()}
         return kept, self._averaged(values)
@@ -175,11 +182,8 @@ def _by_name(values: Sequence[Values]) -> dict[str, list[np.ndarray]]:
     return {name: [each[name] for each in values] for name in values[0]}
 
 
-def _place(changed: np.ndarray, stride: int, whole: int) -> _Place | None:
-    """Return the part around changed bases, or None if it would be half of the window or more."""
-    if not len(changed):
-        changed = np.zeros(1, dtype=np.int64)
-    first, last = int(changed[0]) // stride, int(changed[-1]) // stride
-    start = max(first - MARGIN, 0) // GRID * GRID
-    end = -(-min(last + 1 + MARGIN, whole) // GRID) * GRID
-    return None if 2 * (end - start) > whole else _Place(start, end - start)
+def _place(start: int, end: int, stride: int, whole: int) -> _Place | None:
+    """Return the part around changed bases [start, end), or None if it would be half of the window or more."""
+    first = max(start // stride - MARGIN, 0) // GRID * GRID
+    last = -(-min((end - 1) // stride + 1 + MARGIN, whole) // GRID) * GRID
+    return None if 2 * (last - first) > whole else _Place(first, last - first)

@@ -36,7 +36,7 @@ def test_unchanged_parts_are_as_they_were(model, length):
     whole = -(-length // STRIDE)
     for tokens in (GRID, 2 * GRID, -(-whole // GRID) * GRID):
         starts = range(0, -(-whole // GRID) * GRID - tokens + 1, GRID)
-        parts = [Part(held[row], start, sequence.bases[row]) for start in starts for row in (0, 1)]
+        parts = [Part(held[row], start, 0, sequence.bases[row]) for start in starts for row in (0, 1)]
         found = crop_logits(model, parts, tokens)[CODING_FRAME.name]
         for number, (values, part) in enumerate(zip(found, parts, strict=True)):
             expected = logits[CODING_FRAME.name][number % 2, part.start * STRIDE :][: tokens * STRIDE]
@@ -52,7 +52,7 @@ def test_a_part_that_is_the_window_is_exact(model, place):
     changed[0, place : place + 5] = (changed[0, place : place + 5] + 1) % 4
     (held,), _ = hold(model, model.sequence(codes))
     expected = model(changed)[CODING_FRAME.name][0]
-    (found,) = crop_logits(model, [Part(held, 0, model.sequence(changed).bases[0])], 4 * GRID)[CODING_FRAME.name]
+    (found,) = crop_logits(model, [Part(held, 0, 0, model.sequence(changed).bases[0])], 4 * GRID)[CODING_FRAME.name]
     assert torch.allclose(found[: len(expected)], expected, atol=CLOSE)
     assert not torch.allclose(expected, model(codes)[CODING_FRAME.name][0], atol=0.01)
 
@@ -69,7 +69,7 @@ def test_what_is_within_reach_is_exact(name, place):
     (held,), _ = hold(model, model.sequence(codes))
     expected = model(changed)[CODING_FRAME.name][0]
     start = min(max(place // STRIDE - GRID, 0) // GRID * GRID, 4 * GRID)
-    (found,) = crop_logits(model, [Part(held, start, model.sequence(changed).bases[0])], 3 * GRID)[CODING_FRAME.name]
+    (found,) = crop_logits(model, [Part(held, start, 0, model.sequence(changed).bases[0])], 3 * GRID)[CODING_FRAME.name]
     part = expected[start * STRIDE : (start + 3 * GRID) * STRIDE]
     assert torch.allclose(found[: len(part)], part, atol=CLOSE)
     assert not torch.allclose(part, model(codes)[CODING_FRAME.name][0, start * STRIDE :][: len(part)], atol=0.01)

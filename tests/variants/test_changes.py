@@ -1,0 +1,50 @@
+"""What other bases change of a model's inputs is all that it changes, whether or not it is computed anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tiny import tiny_model
+
+from genoformer.model.inputs import INPUTS
+from genoformer.variants import changes as module
+from genoformer.variants.changes import changes
+
+
+@pytest.mark.parametrize("inputs", [(), *((name,) for name in INPUTS), tuple(INPUTS)])
+@pytest.mark.parametrize("length", [1, 3, 23, 24, 25, 150])
+def test_the_changed_inputs_are_all_that_change(inputs, length):
+    """Laid over those of the window they are those of the haplotype, for any input there is."""
+    rng = np.random.default_rng(length)
+    model = tiny_model(inputs=inputs)
+    codes = torch.from_numpy(np.where(rng.random(length) < 0.05, 4, rng.integers(0, 4, length)).astype(np.uint8))
+    haplotypes = codes.repeat(120, 1)
+    for row, haplotype in enumerate(haplotypes[1:], 1):
+        place, width = int(rng.integers(length)), 1 + row % 7 * (row % 3 == 0)
+        haplotype[place : place + width] = (haplotype[place : place + width] + int(rng.integers(1, 4))) % 4
+    held = model.sequence(codes[None]).bases[0]
+    expected = model.sequence(haplotypes).bases
+    for change, theirs in zip(changes(model, haplotypes, codes, held), expected, strict=True):
+        found = held.clone()
+        found[change.start : change.end] = change.inputs
+        assert torch.equal(found, theirs)
+
+
+def test_most_are_not_computed_anew(monkeypatch):
+    model = tiny_model(inputs=tuple(INPUTS))
+    codes = torch.from_numpy(np.random.default_rng(0).integers(0, 4, 600).astype(np.uint8))
+    haplotypes = codes.repeat(200, 1)
+    haplotypes[torch.arange(200), torch.arange(200) * 3] += 1
+    haplotypes %= 4
+    held, computed = model.sequence(codes[None]).bases[0], []
+    original = model.sequence
+    monkeypatch.setattr(
+        model, "sequence", lambda rows, **options: computed.append(len(rows)) or original(rows, **options)
+    )
+    changes(model, haplotypes, codes, held)
+    assert 0 < sum(computed) < 120
+    monkeypatch.setattr(module, "_WIDEST", 0)
+    computed.clear()
+    changes(model, haplotypes, codes, held)
+    assert computed == [200]
