@@ -124,8 +124,8 @@ def predict_plan(
     """
     check_fits(model, plan)
     if plan.streamed.any():
-        for item, values in streamed_values(plan, sequences, model, settings=settings, done=done):
-            yield finished(item, values, plan)
+        for item, own in streamed_values(plan, sequences, model, settings=settings, done=done):
+            yield finished(item, own, plan)
         done = plan.streamed if done is None else done | plan.streamed
         if done.all():
             return

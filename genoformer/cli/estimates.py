@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from genoformer.attention.attention import PIECE
 from genoformer.config import ModelConfig
 from genoformer.model.device import CPU_CHUNK
 from genoformer.plan import Plan
@@ -59,6 +61,32 @@ def estimate(
     if plan.streamed.any():  # tokens, and the values of one strand
         kept = 4 * (-(-plan.longest // config.stem_stride) * config.width + plan.longest * channels)
         memory, temporary = (memory, kept) if offload else (memory + kept, 0)
+        memory += kept_by_attention(plan, config)
     most = 2 * plan.accounting.predicted * channels
     seconds = (plan.accounting.predicted + plan.repeated) / speed
     return Estimate(seconds, round(memory), most, round(TYPICAL_SHARE * most), temporary)
+
+
+def kept_by_attention(plan: Plan, config: ModelConfig) -> int:
+    """Return the bytes that a block keeps on the device of a whole sequence, where they grow with it, at most."""
+    tokens, cell = -(-plan.longest // config.stem_stride), max(2, PIECE // (2 * config.local_radius))
+    features = config.heads * config.performer_count * (config.width // config.heads + 1)
+    kept = {
+        "softmax": 8 * tokens * config.width,  # keys and values
+        "joint": 12 * (tokens // (cell * config.local_radius) + 1) * features,  # three sums for each cell
+    }
+    return max((kept.get(name, 0) for name in _mechanisms(config)), default=0)
+
+
+def whole_notes(plan: Plan, config: ModelConfig) -> Iterator[str]:
+    """Yield what should be known before whole sequences are predicted with such a model."""
+    if not plan.streamed.any():
+        return
+    if "softmax" in _mechanisms(config):
+        yield "note: exact attention (softmax) takes time that grows with the square of a sequence's length"
+    elif "linformer" in _mechanisms(config) and config.linformer_projection == "conv":
+        yield "note: a Linformer by convolution takes time that grows with the square of a sequence's length"
+
+
+def _mechanisms(config: ModelConfig) -> set[str]:
+    return {config.hybrid_global if name == "hybrid" else name for name in config.attention}

@@ -91,7 +91,7 @@ def gather(checks: Checks, target: OutputOptions, computed: dict[str, Any]) -> d
 
     ``computed`` says how, in the words of `genoformer.cli.estimates.estimate`.
     """
-    from genoformer.cli.estimates import estimate
+    from genoformer.cli.estimates import estimate, whole_notes
     from genoformer.model.streaming import DEVICE_CHUNK
 
     plan, checkpoint = checks.plan, checks.checkpoint
@@ -126,13 +126,14 @@ def gather(checks: Checks, target: OutputOptions, computed: dict[str, Any]) -> d
         if computed["chunk_size"] is None and checks.device is not None and checks.device.type != "cpu":
             computed = {**computed, "chunk_size": DEVICE_CHUNK if plan.whole else 0}
         taken = estimate(plan, checkpoint.config, channels=channels, **computed)
+        found["notes"] = list(whole_notes(plan, checkpoint.config))
         found["estimate"] = {**taken._asdict(), "bases_per_second": computed["speed"]}
     return found
 
 
 def describe(found: dict[str, Any]) -> list[str]:
     """Say in lines what was found beyond the input."""
-    lines = []
+    lines = [f"  {note}" for note in found.get("notes", ())]
     if "model" in found:
         lines.append(f"model: {found['model']['name']}, there and intact (sha256 {found['model']['sha256'][:12]})")
     if "device" in found:

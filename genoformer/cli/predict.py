@@ -137,11 +137,16 @@ def command(
         checks = crew.agreed(lambda: check_run(source, cut, **asked, show=show_plan))
         import torch
 
+        from genoformer.cli.estimates import whole_notes
         from genoformer.model.checkpoint import load_model
 
         torch.manual_seed(seed)
         if target.resume and not target.is_interrupted:
             say(f"{target.output}: no interrupted run to resume, starting anew")
+        assert checks.plan is not None
+        assert checks.checkpoint is not None
+        for note in whole_notes(checks.plan, checks.checkpoint.config):
+            say(f"  {note}")
         loaded = load_model(model, device=crew.use())
         _write(checks, loaded, crew, target=target, part=part, hardware=hardware, how=(genetic_code, settings))
 

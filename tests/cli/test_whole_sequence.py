@@ -47,6 +47,23 @@ def test_predict_inspect_and_plan_say_so(call, tiny, tmp_path, genome):
     assert "temporary file (TMPDIR): 9.19 MB" in call("plan", genome, *model, "--whole-sequence", "--offload").out
 
 
+def test_what_grows_faster_than_a_sequence_is_said():
+    from tiny import Memory, tiny_config
+
+    from genoformer.cli.estimates import kept_by_attention, whole_notes
+    from genoformer.plan import make_plan
+
+    sequences = Memory(("x", bases(200_000).encode()))
+    whole, windows = (make_plan(sequences, whole=is_whole) for is_whole in (True, False))
+    exact = tiny_config(attention=("local", "hybrid"), hybrid_global="softmax")
+    assert ["square" in note for note in whole_notes(whole, exact)] == [True]
+    assert kept_by_attention(whole, exact) == 2 * 4 * 16 * 66_667
+    linear = tiny_config()
+    assert not list(whole_notes(whole, linear))
+    assert kept_by_attention(whole, linear) == 0 < kept_by_attention(whole, tiny_config(attention=("joint",)))
+    assert not list(whole_notes(windows, exact))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
