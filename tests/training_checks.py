@@ -82,6 +82,28 @@ def check_the_curve_is_that_of_one_with_as_many_windows(
         )
 
 
+@over({name: CASES[name] for name in ("plain", "tuned", "own")})
+def check_positions_of_windows_are_shared_out(
+    rank: int, size: int, model: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    """A team that splits windows takes the steps of one process."""
+    folder = common_folder(rank)
+    split = {**changes, "split_windows": True}
+    together = list(train(configuration(model, split, step_bases=360), folder / "team", root=folder))
+    module.join_team = lambda: ALONE  # type: ignore[assignment]
+    try:
+        alone = list(train(configuration(model, split, step_bases=360), folder / f"alone-{rank}", root=folder))
+    finally:
+        module.join_team = join_team
+    close(together, alone)
+    distributed.barrier()
+    one, two = (named_tensors(load_model(folder / name / "model")) for name in ("team", f"alone-{rank}"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(
+            tensor, two[name], rtol=0.02, atol=2e-4, msg=lambda words, name=name: f"{name}: {words}"
+        )
+
+
 def check_a_team_goes_on_where_it_was(rank: int, size: int) -> None:
     folder = common_folder(rank)
     config = configuration({}, {}, step_bases=360)

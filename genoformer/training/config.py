@@ -68,6 +68,8 @@ class TrainConfig:
     window_shares : how often each of `windows` is drawn, relative to the others; none: all alike
     step_bases : bases of one pass through the model
     accumulate : passes whose gradients are added up for one step
+    split_windows : several processes share out the positions of each window, instead of the windows of a step: for
+        windows that are too long for one device. However many there are, a step is then the same
     steps : how many steps
     learning_rate, warmup, final_rate : peak of the rate; steps to reach it; fraction of it that cosine decay ends at
     approximate_rate : factor of the learning rate for the projections around approximate attention (Performer,
@@ -104,6 +106,7 @@ class TrainConfig:
     window_shares: tuple[float, ...] = ()
     step_bases: int = 96_000
     accumulate: int = 1
+    split_windows: bool = False
     steps: int = 2_000
     learning_rate: float = 2e-3
     warmup: int = 100

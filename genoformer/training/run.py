@@ -31,7 +31,7 @@ from genoformer.training.state import (
     start_from,
     trained_shape,
 )
-from genoformer.training.step import learning_rate, train_step
+from genoformer.training.step import learning_rate, passes_of, train_step
 from genoformer.training.team import join_team
 from genoformer.training.validation import Validation, measure
 
@@ -108,7 +108,7 @@ def _steps(
     """Take the steps that are left."""
     (genomes, held_out), settings = data, output.config.train
     began, first = time.monotonic(), state.step
-    step_bases = settings.step_bases * settings.accumulate * state.team.size
+    step_bases = settings.step_bases * passes_of(settings, state.team)
     while state.step < settings.steps and not is_patience_over(state, settings):
         loss = float(train_step(state, genomes, settings))
         if not math.isfinite(loss):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from genoformer.attention.performer import redraw_features, settle_moments
+from genoformer.model.genoformer import Genoformer
+from genoformer.model.split import own_span, split_logits
 from genoformer.tokens import MASK, N
 from genoformer.tracks import IGNORED, MASKED_NUCLEOTIDE
 from genoformer.training.augmentation import ErrorModel
@@ -18,6 +21,7 @@ from genoformer.training.examples import Batch, Genome, draw_batch
 from genoformer.training.loss import labels_that_count, step_loss
 from genoformer.training.recoding import Recoding
 from genoformer.training.state import State
+from genoformer.training.team import Team
 
 _MOMENTUM = 0.99
 """Of the running mean of queries' and keys' moments, which tuned features follow."""
@@ -66,26 +70,35 @@ def hide_letters(batch: Batch, rate: float, rng: np.random.Generator) -> Batch:
     return Batch(np.where(hidden, np.uint8(MASK), batch.codes), {MASKED_NUCLEOTIDE.name: labels}, batch.genetic_codes)
 
 
+def passes_of(config: TrainConfig, team: Team) -> int:
+    """Return how many passes through the model all processes of a team take together in a step."""
+    return config.accumulate * (1 if config.split_windows else team.size)
+
+
 def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> Tensor:
     """Draw the windows of this step and take it; return the loss, NaN if its gradient was none, not yet waited for.
 
     The loss is that of `step_loss`, in however many passes and processes it is computed.
     """
     model, team = state.model.train(), state.team
-    batches = draw_passes(genomes, config, step=state.step, passes=config.accumulate * team.size)
+    batches = draw_passes(genomes, config, step=state.step, passes=passes_of(config, team))
     counted = labels_that_count(model, batches, config)
     for group in state.optimizer.param_groups:
         group["lr"] = learning_rate(state.step, config) * group["factor"]
     state.optimizer.zero_grad(set_to_none=True)
     total = torch.zeros((), device=model.device)
-    for batch in batches[team.rank * config.accumulate : (team.rank + 1) * config.accumulate]:
+    is_split = config.split_windows and team.size > 1
+    first = 0 if is_split else team.rank * config.accumulate
+    for batch in batches[first : first + config.accumulate]:
+        own = own_positions(batch, model, team) if is_split else batch
+        forward = partial(split_logits, model) if is_split else model
         with torch.autocast(model.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
-            logits = model(
-                torch.from_numpy(batch.codes).to(model.device),
-                genetic_code=torch.from_numpy(batch.genetic_codes),
+            logits = forward(
+                torch.from_numpy(own.codes).to(model.device),
+                genetic_code=torch.from_numpy(own.genetic_codes),
                 chunk_size=config.chunk_size or None,
             )
-        loss = step_loss(model, logits, batch.labels, counted=counted, config=config)
+        loss = step_loss(model, logits, own.labels, counted=counted, config=config)
         loss.backward()
         total += loss.detach()
     _add_up(state, total)
@@ -97,6 +110,14 @@ def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> 
         redraw_features(model, 1_000_003 * config.seed + state.step)
     _average(state, config.ema)
     return torch.where(torch.isfinite(norm), total, torch.nan)
+
+
+def own_positions(batch: Batch, model: Genoformer, team: Team) -> Batch:
+    """Return the part of some windows whose positions a process computes."""
+    stride = model.encoder.stem.stride
+    span = own_span(batch.codes.shape[1], stride=stride, rank=team.rank, ranks=team.size)
+    labels = {name: np.ascontiguousarray(values[:, span]) for name, values in batch.labels.items()}
+    return Batch(np.ascontiguousarray(batch.codes[:, span]), labels, batch.genetic_codes)
 
 
 def _add_up(state: State, total: Tensor) -> None:
