@@ -6,4 +6,6 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "pipelines" / "prokaryote-genes")]
+PIPELINES = HERE.parents[1] / "pipelines"
+SCRIPTS = [PIPELINES / "prokaryote-genes", PIPELINES, PIPELINES / "workflow" / "scripts"]
+sys.path[:0] = [str(folder) for folder in (HERE, *SCRIPTS)]

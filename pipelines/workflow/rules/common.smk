@@ -118,6 +118,8 @@ def speed_words(wildcards):
 def predict_words(wildcards):
     """Options of predict alone."""
     found = ["--genetic-code", PREDICT["genetic_code"], f"--{PREDICT['interrupted']}"]
+    if PREDICT["processes"] is not None:
+        found += ["--processes", PREDICT["processes"]]
     if not PREDICT["strand_average"]:
         found.append("--no-strand-average")
     if SAMPLES[wildcards.sample].get("mode") == "project":
