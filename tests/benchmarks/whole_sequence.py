@@ -7,8 +7,8 @@ float32 from the first way. At once, in a window of its own, only contigs of up 
 that takes more than a kilobyte a base. Then whether the differences are below 1e-4, and what memory grows by from the
 shortest to the longest contig. Two processes get half the threads each.
 
-With the bundled model and two cores it takes about a quarter of an hour, at 60,000 bases/s; 2.5 GB of memory and, in
-the temporary folder, 3 GB of disk are needed.
+With the bundled model and two cores it takes about half an hour; 3 GB of memory and, in the temporary folder, 3 GB of
+disk are needed.
 """
 
 from __future__ import annotations
