@@ -258,13 +258,15 @@ def _shown(path: Path | None) -> str:
               help="Of measure.py; repeatable.  [default: work/{validation,test}.json, if there]")  # fmt: skip
 @click.option("--notes", type=click.Path(dir_okay=False, path_type=Path), metavar="TOML",
               help="Texts: training, near, and fails, a list.  [default: notes.toml beside this script]")  # fmt: skip
+@click.option("--accessions", type=click.Path(dir_okay=False, path_type=Path), default=ACCESSIONS, metavar="TSV",
+              help="Table of the genomes.  [default: accessions.tsv beside this script]")  # fmt: skip
 @click.option("--ablation", type=click.Path(dir_okay=False, path_type=Path), metavar="TSV", help="Shown as it is.")
 @click.option("--tried", type=click.Path(dir_okay=False, path_type=Path), metavar="TSV", help="Shown as it is.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="[default: MODEL_CARD.md in the folder of the model]")  # fmt: skip
 def command(
-    model: str, measured: tuple[Path, ...], notes: Path | None, ablation: Path | None, tried: Path | None,
-    output: Path | None,
+    model: str, measured: tuple[Path, ...], notes: Path | None, accessions: Path, ablation: Path | None,
+    tried: Path | None, output: Path | None,
 ) -> None:  # fmt: skip
     """Fill the card."""
     checkpoint = read_checkpoint(model)
@@ -273,7 +275,7 @@ def command(
     found = [read_measured(path, checkpoint) for path in paths]
     found.sort(key=lambda one: SPLITS.index(one["split"]))
     words = read_notes(notes or (beside if beside.exists() else None))
-    text = fill(checkpoint, found, words, ablation=ablation, tried=tried)
+    text = fill(checkpoint, found, words, accessions=accessions, ablation=ablation, tried=tried)
     target = checkpoint.path / "MODEL_CARD.md" if output is None else output
     with whole(target) as part:
         part.write_text(text)

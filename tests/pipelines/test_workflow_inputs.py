@@ -94,7 +94,10 @@ def test_training(tmp_path: Path) -> None:
     )
     (case / "recipe.toml").write_text(recipe)
     with (case / "config" / "config.yaml").open("a") as stream:
-        stream.write("training: {recipe: recipe.toml, name: tiny, threads: 1}\n")
+        stream.write("training: {recipe: recipe.toml, name: tiny, threads: 1, listed: listed.tsv}\n")
+    rows = [[split, name, "gold", f"Organism {name}", "X00001", "1000", "11", "none", "-"] for split, name in samples]
+    columns = ["split", "name", "tier", "organism", "accessions", "bases", "genetic_code", "licence", "note"]
+    (case / "listed.tsv").write_text("".join("\t".join(row) + "\n" for row in [columns, *rows]))
     snakemake(case, *LOCALLY, "train")
     folder = case / "results" / "training" / "tiny"
     assert (folder / "model" / "config.json").is_file()

@@ -214,4 +214,5 @@ def training_results(wildcards):
     if not TRAINING["recipe"]:
         raise WorkflowError("training: no recipe; name one in the configuration, as training: recipe: FILE.toml")
     folder = f"{RESULTS}/training/{TRAINING['name']}"
-    return [f"{folder}/trained", f"{folder}/work/validation.json", f"{folder}/MODEL_CARD.md"]
+    card = [f"{folder}/MODEL_CARD.md"] if TRAINING["listed"] or TRAINING["accessions"] else []
+    return [f"{folder}/trained", f"{folder}/work/validation.json", *card]

@@ -93,6 +93,7 @@ rule measurement:
 
 rule card:
     input:
+        listed=TRAINING["listed"] or TRAINING["accessions"] or [],
         ended=f"{TRAINED}/trained",
         numbers=f"{TRAINED}/work/validation.json",
     output:
@@ -113,4 +114,4 @@ rule card:
         "../envs/genoformer.yaml"
     shell:
         "python {params.script:q} {params.model:q} --measured {input.numbers:q} --notes {params.notes:q} "
-        "-o {output.card:q} 2> {log:q}"
+        "--accessions {input.listed:q} -o {output.card:q} 2> {log:q}"
