@@ -183,16 +183,21 @@ def test_shards_make_the_whole(saved: Genoformer, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(ranks.lack() is not None, reason=str(ranks.lack()))
-@pytest.mark.parametrize("size", [2, 3])
-def test_processes_write_what_one_does(size: int, saved: Genoformer) -> None:
+@pytest.mark.parametrize(
+    ("size", "pattern"),
+    [(3, "blocks|inputs"), pytest.param(2, "", marks=pytest.mark.slow), pytest.param(3, "", marks=pytest.mark.slow)],
+    ids=["3", "2-all", "3-all"],
+)
+def test_processes_write_what_one_does(size: int, pattern: str) -> None:
     """The checks of the script beside this one, in one group of processes."""
-    ranks.check(SCRIPT, size)
+    ranks.check(SCRIPT, size, pattern)
 
 
 # ---- memory
 
 PEAK = """
-import json, resource, sys
+import resource, sys
+from genoformer.formats.sequences import open_sequences
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict_plan
 from tiny import tiny_model
