@@ -65,7 +65,7 @@ def receive(pipe: FileIO) -> Message:
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _write(pipe: FileIO, data: memoryview) -> None:

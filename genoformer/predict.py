@@ -138,8 +138,8 @@ def predict_plan(
         valued = _valued(grouped, plan, model, settings=settings, fitting=fitting or new_fitting(model, settings))
     else:
         valued = workers.values(grouped, plan, settings)
-    for batch, values in valued:
-        for item, block in zip(batch, _blocks(batch, values, plan, model), strict=True):
+    for batch, computed in valued:
+        for item, block in zip(batch, _blocks(batch, computed, plan, model), strict=True):
             if done is None or not done[item.number]:
                 yield block
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from genoformer.formats.given import Given, as_sequences
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import check_predictable, make_plan
 from genoformer.predict import Settings, predict_to_store
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW
+
+if TYPE_CHECKING:
+    from genoformer.workers import Workers
 
 
 def predict_file(  # noqa: PLR0913 - an input, an output, a model, and what users choose
@@ -24,12 +28,13 @@ def predict_file(  # noqa: PLR0913 - an input, an output, a model, and what user
     settings: Settings | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    workers: Workers | None = None,
 ) -> Path:
     """Predict every base of some sequences into an HDF5 file, as ``genoformer predict`` does.
 
     Parameters
     ----------
-    sequences, model, window, overlap, circular, settings : see `genoformer.predict`
+    sequences, model, window, overlap, circular, settings, workers : see `genoformer.predict`
     output : file, which appears when it is whole; read it with `genoformer.open_store`
     overwrite : replace it
     resume : go on with what an interrupted run left in ``<output>.part``
@@ -49,4 +54,5 @@ def predict_file(  # noqa: PLR0913 - an input, an output, a model, and what user
     return predict_to_store(
         plan, sequences, model, Path(output),
         settings=settings or Settings(), command="genoformer.predict_file", overwrite=overwrite, resume=resume,
+        workers=workers,
     )  # fmt: skip

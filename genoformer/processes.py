@@ -132,6 +132,8 @@ class Processes:
         ResourceError : a process was ended
         KeyboardInterrupt : see `hold`
         """
+        if not self.close.alive:
+            raise ResourceError("these processes were closed; start others")
         rest, is_more = iter(jobs), True
         waiting: deque[_Job[K]] = deque()  # in order; given out, or done and not yielded
         while True:
@@ -183,13 +185,14 @@ class Processes:
     def _receive(self) -> None:
         """Wait for what any process has to say, and see whether all are there."""
         if not self._alive:
-            raise self._failure or ResourceError("these processes have ended")
-        ready = wait([process.results for process in self._alive], timeout=_POLL)
+            raise self._failure or ResourceError("all processes have ended")
+        ready = wait([process.results.fileno() for process in self._alive], timeout=_POLL)
         for process in list(self._alive):
             try:
-                if process.results in ready:
+                number = process.results.fileno()
+                if number in ready:
                     self._take(process, receive(process.results))
-                elif process.popen.poll() is not None and not wait([process.results], 0):
+                elif process.popen.poll() is not None and not wait([number], 0):
                     self._lose(process)
             except (EOFError, OSError):
                 self._lose(process)

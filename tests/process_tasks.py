@@ -1,4 +1,4 @@
-"""Tasks for processes, see genoformer.serving: what a job says is done to its array."""
+"""Tasks for processes, see genoformer.serving: what a job says is done to its array; and whether processes are gone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from genoformer.errors import InputError, ResourceError
 from genoformer.messages import Message
@@ -44,3 +46,19 @@ def begin(setup: Message) -> Compute:
 
 def _ignored() -> bool:
     return all(signal.getsignal(number) == signal.SIG_IGN for number in (signal.SIGINT, signal.SIGTERM))
+
+
+def assert_gone(*pids: int) -> None:
+    """Fail unless processes have ended, or end within seconds."""
+    until = time.monotonic() + 20
+    left = list(pids)
+    while left and time.monotonic() < until:
+        left = [pid for pid in left if is_alive(pid)]
+        time.sleep(0.02)
+    assert not left
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

@@ -10,17 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from process_tasks import assert_gone, is_alive
 
 from genoformer.errors import InputError, ResourceError
 from genoformer.messages import Message, receive, send
-from genoformer.processes import AHEAD, Processes
+from genoformer.processes import AHEAD, Processes, _Job
 
 BEGIN = {"task": "process_tasks:begin"}
 
@@ -38,22 +38,6 @@ def two() -> Iterator[Processes]:
 
 def job(value: int = 0, **head: Any) -> Message:
     return Message("job", head, {"x": np.arange(value)})
-
-
-def assert_gone(*pids: int) -> None:
-    """Fail unless processes have ended, or end within seconds."""
-    until = time.monotonic() + 20
-    left = list(pids)
-    while left and time.monotonic() < until:
-        left = [pid for pid in left if is_alive(pid)]
-        time.sleep(0.02)
-    assert not left
-
-
-def is_alive(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 # Messages
@@ -128,10 +112,17 @@ def test_who_has_the_least_to_compute_gets_the_next(two: Processes) -> None:
     assert others.count(first) <= AHEAD - 1
 
 
-def test_those_that_start_late_are_waited_for_where_there_is_little() -> None:
-    with start(2, delay=0.5) as processes:
-        pids = [result.head["pid"] for _, result in processes.map((n, job(seconds=0.1)) for n in range(2)) if result]
-    assert len(set(pids)) == 2
+def test_those_that_still_start_are_waited_for() -> None:
+    """The first to be ready is not given all there is where there is little."""
+    with start() as processes:
+        first, second = processes._alive
+        first.is_ready = True
+        assert processes._free() is first
+        first.held[0] = _Job(0)
+        assert processes._free() is None
+        second.is_ready = True
+        second.held[1] = _Job(1, size=1)
+        assert processes._free() is first  # a job ahead, where all have one
 
 
 def test_what_is_left_of_a_map_does_not_disturb_the_next(two: Processes) -> None:
@@ -235,7 +226,6 @@ def test_holding_finishes_what_is_underway() -> None:
         assert keys == given
         assert 6 <= len(keys) <= 6 + 4 * AHEAD
         assert yielded_before(processes, [(0, job())], KeyboardInterrupt, "^$") == []
-        assert list(processes.map([])) == []  # nothing was left to do
 
 
 # What ends them, and what does not
@@ -261,6 +251,7 @@ def test_closing_ends_what_is_underway() -> None:
     assert time.monotonic() - began < 5
     assert not any(map(is_alive, pids))
     processes.close()
+    assert yielded_before(processes, [(0, job())], ResourceError, "these processes were closed") == []
 
 
 def test_files_beside_the_caller_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

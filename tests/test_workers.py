@@ -18,7 +18,7 @@ import pytest
 import torch
 from alignment_samples import random_reads, write_alignments
 from prediction_samples import MIXED, NAME
-from test_processes import assert_gone
+from process_tasks import assert_gone
 from tiny import Memory, random_bases, tiny_config, tiny_model, write_fasta
 from worker_tasks import POISONED, SHORT_OF_MEMORY
 
@@ -76,7 +76,7 @@ def content(blocks: Any) -> list[tuple[str, int, bytes]]:
 
 
 def stored(path: Path) -> tuple[bytes, Any]:
-    with open_store(path) as store:
+    with open_store(path, allow_incomplete=True) as store:
         return store.axis_values(0, store.sequences.total_bases).tobytes(), store.metadata["identity"]
 
 
@@ -94,17 +94,17 @@ def test_blocks_are_those_of_one_process(model: Genoformer, three: Workers, batc
 
 def test_reads_of_many_lengths(model: Genoformer, three: Workers) -> None:
     rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 300, 25)
+    lengths = rng.integers(1, 250, 14)
     reads = Memory(*((f"r{n}", random_bases(int(length), n)) for n, length in enumerate(lengths)))
     alone = content(predict(reads, model, **CUT))
     assert content(predict(reads, model, workers=three, **CUT)) == alone
-    assert len({len(values) for _, _, values in alone}) > 15
+    assert len({len(values) for _, _, values in alone}) > 8
 
 
 def test_whatever_is_done(model: Genoformer, three: Workers) -> None:
     plan = make_plan(MIXED, **CUT)
-    for seed in range(3):
-        done = np.random.default_rng(seed).random(len(plan.owned)) < 0.3 * (seed + 1)
+    for seed in range(2):
+        done = np.random.default_rng(seed).random(len(plan.owned)) < 0.3 + 0.4 * seed
         options: dict[str, Any] = {"settings": Settings(batch_size=2), "done": done}
         alone = content(predict_plan(plan, MIXED, model, **options))
         assert content(predict_plan(plan, MIXED, model, workers=three, **options)) == alone
@@ -112,10 +112,10 @@ def test_whatever_is_done(model: Genoformer, three: Workers) -> None:
 
 def test_projections(model: Genoformer, three: Workers, tmp_path: Path) -> None:
     references = {"c": random_bases(900, 1).decode(), "d": random_bases(400, 2).decode()}
-    aligned = random_reads(np.random.default_rng(0), list(references.values()), 40)
+    aligned = random_reads(np.random.default_rng(0), list(references.values()), 15)
     path = write_alignments(tmp_path / "x.bam", {name: len(bases) for name, bases in references.items()}, aligned)
     reads = open_sequences(path)
-    plan = plan_projection(reads, window=60, overlap=10)
+    plan = plan_projection(reads, window=100, overlap=10)
 
     def blocks(workers: Workers | None) -> list[tuple[str, int, bytes]]:
         return content(project_plan(plan, reads, model, settings=Settings(), workers=workers))
@@ -135,7 +135,7 @@ def test_stores_and_shards(model: Genoformer, three: Workers, tmp_path: Path) ->
             predict_to_store(plan, sequences, model, path, workers=workers, **options)
             found.append((*stored(path), seen))
         assert found[0] == found[1]
-        with open_store(path) as store:
+        with open_store(path, allow_incomplete=True) as store:
             assert store.metadata["device"] == "3 processes on cpu, 1 thread each"
 
 
@@ -221,7 +221,9 @@ def test_a_killed_worker_ends_it_and_the_rest_is_resumed(model: Genoformer, thre
             if len(calls) == 4:
                 os.kill(pids[1], signal.SIGKILL)
 
-        with pytest.raises(ResourceError, match=r"^process 2 \(cpu\) at .*NC_001416.1:[\d-]+: the process was killed"):
+        with pytest.raises(
+            ResourceError, match=r"^process 2 \(cpu\)( at .*NC_001416.1:[\d-]+)?: the process was killed"
+        ):
             predict_to_store(plan, sequences, model, paths[1], report=killing, workers=workers, **options)
     assert_gone(*pids)
     assert part_path(paths[1]).exists()
@@ -240,7 +242,7 @@ def children(pid: int) -> list[int]:
 
 
 def long_input(path: Path) -> Path:
-    return write_fasta(path, {"a": random_bases(400_000)})
+    return write_fasta(path, {"a": random_bases(200_000)})
 
 
 def words(folder: Path, source: Path, output: Path) -> list[str]:
@@ -285,7 +287,7 @@ def test_sigterm_finishes_what_is_underway(folder: Path, tmp_path: Path) -> None
     assert len(pids) == 2
     assert_gone(*pids)
     with open_store(tmp_path / "x.h5.part", allow_incomplete=True) as store:
-        assert 360 < int(store.predicted_counts().sum()) < 400_000
+        assert 360 < int(store.predicted_counts().sum()) < 200_000
 
 
 @pytest.mark.slow

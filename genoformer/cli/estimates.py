@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from genoformer.attention.attention import PIECE
 from genoformer.config import ModelConfig
 from genoformer.model.device import CPU_CHUNK
 from genoformer.plan import Plan
+
+if TYPE_CHECKING:
+    from genoformer.store import Shard
 
 PROGRAM = 400e6
 """Bytes of Python, torch, HDF5 and buffers, whatever the input."""
@@ -37,6 +40,7 @@ def estimate(
     batch_size: int,
     channels: int,
     offload: bool = False,
+    shard: Shard | None = None,
 ) -> Estimate:
     """Estimate what predicting takes.
 
@@ -46,6 +50,7 @@ def estimate(
     chunk_size : trunk tokens computed at a time; None: as on a CPU, 0: all
     batch_size : windows computed together
     channels : of all tracks together
+    shard : the part that is predicted
     offload : tokens of sequences longer than a window are kept in a temporary file
     """
     longest = int(plan.sequences.lengths.max(initial=0))
@@ -57,13 +62,14 @@ def estimate(
     # float32 of the activations that live at once, for each token of a chunk
     features = 4 * config.stem_stride * config.stem_channels + 3 * config.width * config.expansion
     active = chunk * 4 * (features + config.heads * config.performer_count)
-    memory, temporary = PROGRAM + 2 * longest + batch_size * (resident + active), 0
+    memory, temporary = PROGRAM + (0 if _read_bases(plan) else 2 * longest) + batch_size * (resident + active), 0
     if plan.streamed.any():  # tokens, and the values of one strand
         kept = 4 * (-(-plan.longest // config.stem_stride) * config.width + plan.longest * channels)
         memory, temporary = (memory, kept) if offload else (memory + kept, 0)
         memory += kept_by_attention(plan, config)
-    most = 2 * plan.accounting.predicted * channels
-    seconds = (plan.accounting.predicted + plan.repeated) / speed
+    share = planned_bases(plan, shard) / max(planned_bases(plan, None), 1)
+    most = round(2 * share * plan.accounting.predicted * channels)
+    seconds = share * (_read_bases(plan) or plan.accounting.predicted + plan.repeated) / speed
     return Estimate(seconds, round(memory), most, round(TYPICAL_SHARE * most), temporary)
 
 
@@ -90,3 +96,14 @@ def whole_notes(plan: Plan, config: ModelConfig) -> Iterator[str]:
 
 def _mechanisms(config: ModelConfig) -> set[str]:
     return {config.hybrid_global if name == "hybrid" else name for name in config.attention}
+
+
+def planned_bases(plan: Plan, shard: Shard | None) -> int:
+    """Count the bases that windows own, those in gaps included: all, or those of a shard."""
+    owned = plan.owned if shard is None else plan.owned[shard.select(plan.blocks)]
+    return int((owned[:, 2] - owned[:, 1]).sum())
+
+
+def _read_bases(plan: Plan) -> int:
+    """Count the bases of the reads of a projection, all of which are predicted; 0 of other plans."""
+    return sum(plan.made_by.get("counts", {}).get("bases of reads", {}).values())

@@ -81,14 +81,16 @@ class WholeOptions:
     whole_sequence: bool
     offload: bool
 
-    def check(self, cut: WindowOptions) -> None:
+    def check(self, cut: WindowOptions, *, project: bool) -> None:
         """Raise ConfigError if options contradict each other."""
         if self.offload and not self.whole_sequence:
             raise ConfigError("--offload is for --whole-sequence; windows need no room for it")
         if self.whole_sequence and cut.window is not None:
             raise ConfigError("--whole-sequence has no windows; leave out --window")
+        if self.whole_sequence and project:
+            raise ConfigError("--project predicts reads, one by one; leave out --whole-sequence")
 
-    def check_run(self, source: InputOptions, hardware: ProcessOptions, *, project: bool) -> None:
+    def check_run(self, source: InputOptions, hardware: ProcessOptions) -> None:
         """Raise ConfigError if a prediction cannot go together with this, or with processes that torchrun started."""
         from genoformer.cli.together import started_together
 
@@ -101,8 +103,6 @@ class WholeOptions:
         given = Path(source.input)
         if count > 1 and (source.input == "-" or (given.exists() and not given.is_file())):
             raise ConfigError(f"{source.input}: cannot be read by {count} processes; name a file")
-        if self.whole_sequence and project:
-            raise ConfigError("--project predicts reads, one by one; leave out --whole-sequence")
         several = hardware.processes not in (None, 1) or hardware.device == "all" or "," in hardware.device
         if self.whole_sequence and several:
             raise ConfigError(
@@ -314,6 +314,12 @@ chunk_option = click.option("--chunk-size", type=click.IntRange(min=0), metavar=
                                  "[default: 4096 on cpu, else all]")
 batch_option = click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
                             help="Windows computed together: for speed, changes nothing else.")
+shard_option = click.option("--shard", metavar="I/N",
+                            help="Only the I-th of N parts, of as many bases each, for genoformer merge to join: for "
+                                 "clusters.")
+project_option = click.option("--project", is_flag=True,
+                              help="Of BAM and CRAM sorted by position: put the predictions of each read where it is "
+                                   "aligned, and write their means along the reference, with a track of their depth.")
 resume_option = click.option("--resume", is_flag=True, help="Go on where an interrupted run stopped.")
 
 

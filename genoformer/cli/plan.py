@@ -20,10 +20,12 @@ from genoformer.cli.options import (
     input_options,
     model_option,
     output_options,
+    project_option,
+    shard_option,
     whole_options,
     window_options,
 )
-from genoformer.cli.progress import describe_plan, duration, quiet_pipe, size
+from genoformer.cli.progress import counted, describe_plan, duration, quiet_pipe, size
 from genoformer.errors import printable
 
 
@@ -35,6 +37,8 @@ from genoformer.errors import printable
 @whole_options
 @chunk_option
 @batch_option
+@shard_option
+@project_option
 @device_options
 @click.option("--speed", type=click.FloatRange(min=0, min_open=True), default=60_000, show_default=True,
               metavar="BASES/S", help="To reckon the time with; the default is for 2 CPU cores with strand averaging, "
@@ -48,6 +52,8 @@ def command(
     whole: WholeOptions,
     chunk_size: int | None,
     batch_size: int,
+    shard: str | None,
+    project: bool,
     hardware: DeviceOptions,
     speed: float,
     as_json: bool,
@@ -62,8 +68,10 @@ def command(
       genoformer plan genome.fa.gz -o genome.h5
     """
     from genoformer.cli import exit_code
+    from genoformer.store import Shard
 
-    whole.check(cut)
+    part = None if shard is None else Shard.parse(shard)
+    whole.check(cut, project=project)
     checks = check_run(
         source,
         cut,
@@ -72,8 +80,11 @@ def command(
         target=target,
         collect=True,
         whole=whole.whole_sequence,
+        shard=part,
+        project=project,
     )
-    computed = {"speed": speed, "chunk_size": chunk_size, "batch_size": batch_size, "offload": whole.offload}
+    computed: dict[str, Any] = {"speed": speed, "chunk_size": chunk_size, "batch_size": batch_size, "shard": part}
+    computed["offload"] = whole.offload
     found = gather(checks, target, computed)
     with quiet_pipe():
         if as_json:
@@ -91,7 +102,7 @@ def gather(checks: Checks, target: OutputOptions, computed: dict[str, Any]) -> d
 
     ``computed`` says how, in the words of `genoformer.cli.estimates.estimate`.
     """
-    from genoformer.cli.estimates import estimate, whole_notes
+    from genoformer.cli.estimates import estimate, planned_bases, whole_notes
     from genoformer.model.streaming import DEVICE_CHUNK
 
     plan, checkpoint = checks.plan, checks.checkpoint
@@ -115,6 +126,13 @@ def gather(checks: Checks, target: OutputOptions, computed: dict[str, Any]) -> d
                 if reason
             ],
         }
+    if plan is not None and (shard := computed["shard"]) is not None:
+        found["shard"] = {
+            "number": shard.number,
+            "count": shard.count,
+            "windows": len(plan.owned[shard.select(plan.blocks)]),
+            "bases": planned_bases(plan, shard),
+        }
     if checkpoint is not None:
         found["model"] = {"name": checkpoint.name, "path": str(checkpoint.path), "sha256": checkpoint.sha256}
     if checks.device is not None:
@@ -122,7 +140,7 @@ def gather(checks: Checks, target: OutputOptions, computed: dict[str, Any]) -> d
     if target.output is not None:
         found["output"] = {"path": str(target.output), "free_bytes": free_bytes(target.output)}
     if plan is not None and checkpoint is not None:
-        channels = sum(len(track.channels) for track in model_tracks(checkpoint))
+        channels = sum(len(track.channels) for track in model_tracks(checkpoint)) + checks.project
         if computed["chunk_size"] is None and checks.device is not None and checks.device.type != "cpu":
             computed = {**computed, "chunk_size": DEVICE_CHUNK if plan.whole else 0}
         taken = estimate(plan, checkpoint.config, channels=channels, **computed)
@@ -134,6 +152,12 @@ def gather(checks: Checks, target: OutputOptions, computed: dict[str, Any]) -> d
 def describe(found: dict[str, Any]) -> list[str]:
     """Say in lines what was found beyond the input."""
     lines = [f"  {note}" for note in found.get("notes", ())]
+    if "shard" in found:
+        part = found["shard"]
+        lines.append(
+            f"shard {part['number']}/{part['count']}: {part['bases']:,} bases in {counted(part['windows'], 'window')}, "
+            "of which time and disk are told"
+        )
     if "model" in found:
         lines.append(f"model: {found['model']['name']}, there and intact (sha256 {found['model']['sha256'][:12]})")
     if "device" in found:

@@ -24,6 +24,8 @@ from genoformer.cli.options import (
     model_option,
     output_options,
     process_options,
+    project_option,
+    shard_option,
     whole_options,
     window_options,
 )
@@ -32,7 +34,6 @@ from genoformer.cli.together import Crew, crew_of_torchrun
 
 if TYPE_CHECKING:
     from genoformer.model.genoformer import Genoformer
-    from genoformer.plan import Plan
     from genoformer.store import Shard
 
 
@@ -44,17 +45,8 @@ if TYPE_CHECKING:
 @whole_options
 @chunk_option
 @batch_option
-@click.option(
-    "--shard",
-    metavar="I/N",
-    help="Only the I-th of N parts, of as many bases each, for genoformer merge to join: for clusters.",
-)
-@click.option(
-    "--project",
-    is_flag=True,
-    help="Of BAM and CRAM sorted by position: put the predictions of each read where it is aligned, and write their "
-    "means along the reference, with a track of their depth.",
-)
+@shard_option
+@project_option
 @process_options
 @log_json_option
 @click.option(
@@ -115,8 +107,8 @@ def command(
     from genoformer.store import Shard
 
     part = None if shard is None else Shard.parse(shard)
-    whole.check(cut)
-    whole.check_run(source, hardware, project=project)
+    whole.check(cut, project=project)
+    whole.check_run(source, hardware)
     settings = {
         "chunk_size": chunk_size,
         "batch_size": batch_size,
@@ -162,6 +154,7 @@ def _write(
     how: tuple[str, dict[str, Any]],
 ) -> None:
     """Predict what was checked, and say how that went; ``how`` is the genetic code and other settings."""
+    from genoformer.cli.estimates import planned_bases
     from genoformer.genetic_code import choose_genetic_code
     from genoformer.predict import Settings, predict_to_store
     from genoformer.projection import project_to_store
@@ -199,9 +192,3 @@ def _write(
         )
     what = size(plan.accounting.predicted, "b") if part is None else f"shard {part}, {size(bases, 'b')},"
     say(f"{target.output}: {what} predicted in {duration(time.monotonic() - began)}")
-
-
-def planned_bases(plan: Plan, shard: Shard | None) -> int:
-    """Count the bases that windows own, those in gaps included: all, or those of a shard."""
-    owned = plan.owned if shard is None else plan.owned[shard.select(plan.blocks)]
-    return int((owned[:, 2] - owned[:, 1]).sum())

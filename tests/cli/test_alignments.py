@@ -74,6 +74,19 @@ def test_shards_of_a_projection_are_merged(reads: Path, tiny: Path, tmp_path: Pa
     assert call("merge", *parts, "-o", tmp_path / "x.h5").code == 0
 
 
+def test_plan_tells_what_a_projection_takes(reads: Path, tiny: Path, call: Call) -> None:
+    arguments = ("plan", reads, "--project", "--model", tiny, "--speed", 100)
+    found = json.loads(call(*arguments, "--json").out)
+    assert found["bases"]["predicted"] < 540
+    assert found["estimate"]["seconds"] == pytest.approx(
+        sum(found["made_by"]["counts"]["bases of reads"].values()) / 100
+    )
+    assert found["estimate"]["disk_most"] == 2 * 8 * found["bases"]["predicted"]
+    halves = [json.loads(call(*arguments, "--json", "--shard", f"{number}/2").out) for number in (1, 2)]
+    assert sum(half["estimate"]["seconds"] for half in halves) == pytest.approx(found["estimate"]["seconds"])
+    assert "540 projected" in call(*arguments).out
+
+
 def test_plan_and_tokenize_take_a_consensus(reads: Path, tiny: Path, tmp_path: Path, call: Call) -> None:
     result = call("plan", reads, "--bam-as", "consensus", "--model", tiny, "--json")
     assert result.code == 0
@@ -93,5 +106,4 @@ def test_what_does_not_go_together_is_refused(reads: Path, tiny: Path, tmp_path:
         result = call(*arguments, "--model", tiny, "-o", tmp_path / "x.h5")
         assert result.code == 2
         assert len(result.complaints) == 1
-    assert call("plan", reads, "--project").code == 2
     assert not list(tmp_path.glob("x.h5*"))

@@ -102,6 +102,22 @@ def test_plan_tells_what_it_takes(call, tiny, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_plan_tells_what_a_shard_takes(call, tiny, tmp_path):
+    path = fasta(tmp_path / "x.fa", a=bases(9000), b=bases(5000, 1))
+    arguments = ["plan", path, "--model", tiny, "--window", 1000, "--overlap", 100]
+    whole = json.loads(call(*arguments, "--json").out)
+    parts = [json.loads(call(*arguments, "--json", "--shard", f"{number}/3").out) for number in (1, 2, 3)]
+    assert sum(part["shard"]["windows"] for part in parts) == whole["windows"]
+    assert sum(part["shard"]["bases"] for part in parts) == 14_000
+    for key in ("seconds", "disk_most"):
+        assert sum(part["estimate"][key] for part in parts) == pytest.approx(whole["estimate"][key])
+        assert max(part["estimate"][key] for part in parts) < 0.4 * whole["estimate"][key]
+    part = parts[1]["shard"]
+    said = f"shard 2/3: {part['bases']:,} bases in {part['windows']} windows, of which time and disk are told"
+    assert said in call(*arguments, "--shard", "2/3").out
+    assert call(*arguments, "--shard", "4/3").code == 2
+
+
 def test_larger_windows_chunks_and_batches_take_more_memory(call, tiny, tmp_path):
     path = fasta(tmp_path / "x.fa", a=bases(30_000))
 
