@@ -74,7 +74,6 @@ MODELS: dict[str, dict[str, Any]] = {
     **{name: CHOICES[name] for name in ("softmax", "hybrid-linformer", "joint", "words", "linformer-max")},
     "inputs": {"attention": ("local", "performer", "local", "performer"), "inputs": ("open-frames", "stop-distances")},
 }
-contract.PIECE = 40  # joint attention works in cells of a quarter of it
 
 
 @over({name: (choice,) for name, choice in MODELS.items()})
@@ -98,4 +97,5 @@ def check_fewer_tokens_than_ranks(rank: int, size: int) -> None:
 
 
 if __name__ == "__main__":
+    contract.PIECE = 40  # joint attention works in cells of a quarter of it; in the ranks alone
     main(globals())
