@@ -30,7 +30,10 @@ def read_table(path, schema):
         if None in row or None in row.values():
             raise WorkflowError(f"{path}: {row}: expected as many cells, divided by tabs, as the header has")
         kept = {name: cell.strip() for name, cell in row.items() if cell.strip()}
-        validate(kept, str(SCHEMAS / schema))
+        try:
+            validate(kept, str(SCHEMAS / schema))
+        except WorkflowError as error:
+            raise WorkflowError(f"{path}: sample {kept.get('sample', '')!r}: {error}") from None
         if kept["sample"] in rows:
             raise WorkflowError(f"{path}: sample {kept['sample']!r} comes twice; names must differ")
         rows[kept["sample"]] = kept
