@@ -17,7 +17,7 @@ from tiny import made_up_genome, write_fasta, write_gff
 
 from genoformer.model.checkpoint import load_model, read_tensors
 
-SCRIPT = Path(__file__).with_name("training_checks.py")
+SCRIPT = Path(__file__).parents[1] / "training_checks.py"
 
 
 @pytest.mark.skipif(ranks.lack() is not None, reason=str(ranks.lack()))
