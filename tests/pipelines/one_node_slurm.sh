@@ -13,7 +13,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=$(mkdir -p "${1:?give a folder to work in}" && cd "$1" && pwd)
 host=$(hostname -s)
-cores=$(nproc)
+cores=$(getconf _NPROCESSORS_ONLN)
 export SLURM_CONF=$folder/etc/slurm.conf
 mkdir -p "$folder"/{etc,state,spool,log,run}
 
