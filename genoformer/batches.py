@@ -8,9 +8,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from genoformer.circles import wrapped
-from genoformer.errors import InputError
 from genoformer.formats.sequences import Sequences
-from genoformer.plan import Plan, records_of
+from genoformer.plan import Plan, planned_records
 from genoformer.regions import Window, place_in_window
 from genoformer.tokens import PAD, encode
 
@@ -67,13 +66,7 @@ def _items(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterato
     """Yield the windows to predict, with their codes, in the order of the input."""
     number = 0  # of the window, in the order of plan.owned
     first = np.searchsorted(plan.owned[:, 0], np.arange(len(plan.sequences) + 1))
-    for index, record in enumerate(records_of(sequences, plan.chosen_by)):
-        expected = plan.sequences
-        if index >= len(expected) or (record.name, len(record.bases)) != (
-            expected.names[index],
-            expected.lengths[index],
-        ):
-            raise InputError(f"{plan.source}: has changed since it was planned (record {record.name!r}); run again")
+    for index, record in planned_records(plan, sequences):
         count = int(first[index + 1] - first[index])
         if count == 0 or (done is not None and done[number : number + count].all()):
             number += count
@@ -83,8 +76,6 @@ def _items(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterato
                 codes = encode(wrapped(record.bases, window.region.start, window.region.end))
                 yield Item(number, index, window, codes)
             number += 1
-    if number < len(plan.owned):
-        raise InputError(f"{plan.source}: has changed since it was planned (records are missing at its end); run again")
 
 
 def _in_done_batches(plan: Plan, done: np.ndarray, *, budget: int, most: int) -> np.ndarray:

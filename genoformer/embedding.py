@@ -20,7 +20,7 @@ from genoformer.formats.given import Given, as_sequences
 from genoformer.formats.sequences import Sequences, check_region
 from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import Genoformer
-from genoformer.plan import Plan, make_plan, records_of
+from genoformer.plan import Plan, make_plan, planned_records
 from genoformer.predict import Settings, check_fits
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, plan_windows
 from genoformer.store.heaps import check_heaps
@@ -101,7 +101,7 @@ def embed_plan(
             yield Embedding(window.owned.sequence, window.owned.start, values)
         batch.clear()
 
-    for index, record in enumerate(records_of(sequences, plan.chosen_by)):
+    for index, record in planned_records(plan, sequences):
         for window in token_windows(plan, index, stride):
             region = window.region
             codes = encode(record.bases[region.start * stride : region.end * stride])

@@ -315,6 +315,23 @@ def records_of(sequences: Sequences, regions: Sequence[Region] | None) -> Iterat
     return sequences.records()
 
 
+def planned_records(plan: Plan, sequences: Sequences) -> Iterator[tuple[int, Record]]:
+    """Yield the records of the input of a plan, each with its index in ``plan.sequences``.
+
+    Raises
+    ------
+    InputError : the input is not the one that was planned
+    """
+    known, count = plan.sequences, 0
+    for index, record in enumerate(records_of(sequences, plan.chosen_by)):
+        if index >= len(known) or (record.name, len(record.bases)) != (known.names[index], known.lengths[index]):
+            raise InputError(f"{plan.source}: has changed since it was planned (record {record.name!r}); run again")
+        yield index, record
+        count = index + 1
+    if count < len(known):
+        raise InputError(f"{plan.source}: has changed since it was planned (records are missing at its end); run again")
+
+
 def _account(table: SequenceTable, gap_runs: dict[int, np.ndarray], regions: Sequence[Region] | None) -> Accounting:
     """Say what becomes of every base."""
     status = np.array(table.status)

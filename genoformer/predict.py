@@ -124,9 +124,11 @@ def predict_plan(
     """
     check_fits(model, plan)
     if plan.streamed.any():
-        for item, own in streamed_values(plan, sequences, model, settings=settings, done=done):
-            yield finished(item, own, plan)
-        done = plan.streamed if done is None else done | plan.streamed
+        before = np.zeros_like(plan.streamed) if done is None else done
+        if (plan.streamed & ~before).any():
+            for item, own in streamed_values(plan, sequences, model, settings=settings, done=before):
+                yield finished(item, own, plan)
+        done = before | plan.streamed
         if done.all():
             return
     chunk_size = _chunk_size(settings, model.device if workers is None else workers.devices[0])

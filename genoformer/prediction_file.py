@@ -22,7 +22,7 @@ def predict_file(  # noqa: PLR0913 - an input, an output, a model, and what user
     output: str | os.PathLike[str],
     model: Genoformer,
     *,
-    window: int = DEFAULT_WINDOW,
+    window: int | None = DEFAULT_WINDOW,
     overlap: int = DEFAULT_OVERLAP,
     circular: Collection[str] = (),
     settings: Settings | None = None,
@@ -49,7 +49,13 @@ def predict_file(  # noqa: PLR0913 - an input, an output, a model, and what user
     ResourceError : the output cannot be written
     """
     sequences = as_sequences(sequences)
-    plan = make_plan(sequences, window=window, overlap=overlap, circular=circular)
+    plan = make_plan(
+        sequences,
+        window=DEFAULT_WINDOW if window is None else window,
+        overlap=overlap,
+        circular=circular,
+        whole=window is None,
+    )
     check_predictable(plan)
     return predict_to_store(
         plan, sequences, model, Path(output),

@@ -12,12 +12,11 @@ from torch import distributed as dist
 
 from genoformer.batches import Item, places_of
 from genoformer.circles import wrapped
-from genoformer.errors import InputError
 from genoformer.formats.sequences import Record, Sequences
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.rows import Scratch
 from genoformer.model.streaming import Chunks, Streamed, chunks_for, exchange_for, stream_values
-from genoformer.plan import Plan, records_of
+from genoformer.plan import Plan, planned_records
 from genoformer.regions import Region
 from genoformer.tokens import COMPLEMENT, PAD, encode
 
@@ -68,24 +67,14 @@ def streamed_values(
 def _wanted(plan: Plan, sequences: Sequences, done: np.ndarray | None) -> Iterator[tuple[Record, list[Item]]]:
     """Yield the sequences to stream, with the windows that are not done."""
     first = np.searchsorted(plan.owned[:, 0], np.arange(len(plan.sequences) + 1))
-    expected, last = plan.sequences, 0
-    for index, record in enumerate(records_of(sequences, plan.chosen_by)):
-        same = index < len(expected) and (record.name, len(record.bases)) == (
-            expected.names[index],
-            expected.lengths[index],
-        )
-        if not same:
-            raise InputError(f"{plan.source}: has changed since it was planned (record {record.name!r}); run again")
+    for index, record in planned_records(plan, sequences):
         numbers = range(int(first[index]), int(first[index + 1]))
-        last = numbers.stop
         if not plan.is_streamed(index) or not numbers:
             continue
         cut = zip(numbers, plan.windows(index), strict=True)
         items = [Item(n, index, window, np.empty(0, np.uint8)) for n, window in cut if done is None or not done[n]]
         if items:
             yield record, items
-    if last < len(plan.owned):
-        raise InputError(f"{plan.source}: has changed since it was planned (records are missing at its end); run again")
 
 
 class WholeSequence:

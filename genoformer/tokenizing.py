@@ -12,7 +12,7 @@ import numpy as np
 import genoformer
 from genoformer.errors import FormatError
 from genoformer.formats.sequences import BamAs, Record, Sequences, check_bam_as, check_region, open_sequences, sniff
-from genoformer.plan import Plan, records_of
+from genoformer.plan import Plan, planned_records
 from genoformer.regions import Block, Region
 from genoformer.store import TrackStore, open_store
 from genoformer.tokens import Composition, decode, encode
@@ -65,7 +65,7 @@ def tokenize_to_store(  # noqa: PLR0913 - as of `predict_to_store`: a plan, and 
     )
     with writer:
         number = 0
-        for index, record in enumerate(records_of(sequences, plan.chosen_by)):
+        for index, record in planned_records(plan, sequences):
             for start, end in _spans(int(plan.sequences.lengths[index])):
                 if not writer.is_done(number):
                     writer.write(Block(record.name, start, {TOKENS.name: encode(record.bases[start:end])[:, None]}))

@@ -79,6 +79,15 @@ def test_each_token_once_and_in_order(model, batch_size):
             np.testing.assert_allclose(np.concatenate(found[name]), whole(model, bases, -1), atol=4e-3, rtol=4e-3)
 
 
+def test_an_input_that_changed_since_it_was_planned_is_noticed(model, tmp_path):
+    held = [("a", random_bases(30)), ("b", random_bases(9, 1))]
+    plan = make_plan(Memory(*held))
+    for changed in (held[:1], [*held, ("c", b"A")], [held[0], ("b", held[1][1] + b"A")]):
+        with pytest.raises(InputError, match="has changed since it was planned"):
+            embed_to_store(plan, Memory(*changed), model, tmp_path / "x.h5", layer=1)
+        assert not list(tmp_path.glob("x.h5"))
+
+
 def test_tokens_of_windows_are_those_of_the_whole():
     """The stem sees little: its tokens are the same whatever the window."""
     flat = tiny_model(attention=("local",), stem_stride=3, inputs=())

@@ -343,7 +343,7 @@ def test_genes_that_overlap_are_no_frameshift():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.integers(30, 600), st.floats(0.5, 8.0))
+@given(st.integers(0, 10_000), st.integers(1, 600), st.floats(0.5, 8.0))
 def test_whatever_the_path_parts_of_genes_hold_bases_and_whole_codons(seed, length, noise):
     """Changes of frame close to each other, and at the very ends of genes and of sequences."""
     rng = np.random.default_rng(seed)

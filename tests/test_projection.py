@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pysam
 import pytest
-import torch
 from alignment_samples import (
     DUPLICATE,
     REVERSE,
@@ -17,112 +14,38 @@ from alignment_samples import (
     SUPPLEMENTARY,
     Read,
     aligned_pairs,
-    random_reads,
     write_alignments,
 )
-from prediction_samples import FINE, NAME
-from tiny import Memory, random_bases, tiny_config, tiny_model
+from prediction_samples import FINE
+from projection_samples import (
+    CUT,
+    LENGTHS,
+    _small,
+    account,
+    assert_close,
+    folder,
+    model,
+    naive,
+    project,
+    project_file,
+    some_reads,
+)
+from tiny import Memory, random_bases
 
-from genoformer import pileup, projection, projection_plan
+from genoformer import pileup, projection_plan
 from genoformer.errors import ConfigError, FormatError, InputError
 from genoformer.formats.alignments import ReadFilter
 from genoformer.formats.placed import aligned_runs, places_of
 from genoformer.formats.sequences import open_sequences
-from genoformer.model.checkpoint import load_model, save_model
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict_to_store
-from genoformer.projection import DEPTH, project_plan, project_to_store
-from genoformer.projection_plan import Projection, plan_projection
+from genoformer.projection import project_plan
+from genoformer.projection_plan import plan_projection
 from genoformer.regions import Region
-from genoformer.store import Shard, merge_shards, open_store, part_path
-from genoformer.tracks import CODING_FRAME
+from genoformer.store import open_store
 
-LENGTHS = {"c": 900, "empty:1-9": 70, "x/y": 500}
-CUT = {"window": 40, "overlap": 10}
-MIRROR = list(CODING_FRAME.reverse_complement)
-Values = dict[str, tuple[np.ndarray, np.ndarray]]
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Make cells and groups small, so that reads reach over their borders."""
-    monkeypatch.setattr(pileup, "CELL", 64)
-    monkeypatch.setattr(projection, "_GROUP_BASES", 400)
-    monkeypatch.setattr(projection, "_GROUP_SPAN", 150)
-    monkeypatch.setenv("GENOFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("model")
-    config = tiny_config()
-    save_model(folder, tiny_model(config), config, name="tiny")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> Genoformer:
-    return load_model(folder)
-
-
-def some_reads(seed: int, count: int = 40, **options: Any) -> list[Read]:
-    rng = np.random.default_rng(seed)
-    references = [random_bases(length, seed + number).decode() for number, length in enumerate(LENGTHS.values())]
-    drawn = [read for read in random_reads(rng, references, count, **options) if read.sequence != 1]
-    drawn[3] = drawn[3]._replace(bases="N" * len(drawn[3].bases or ""))
-    gapped = Read("gapped", REVERSE, "ACGTA" + "N" * 60 + "TTGCAACG", 2, 300, "2S40M3I15M5N10M3S")
-    return sorted([*drawn, gapped], key=lambda read: (read.sequence, read.start))
-
-
-def naive(path: Path, model: Genoformer, *, taken: Any = lambda read: True) -> Values:
-    """Predict each read alone, as it was sequenced, and add up its values along its CIGAR, base by base."""
-    from genoformer.predict import predict
-
-    sums = {name: np.zeros((length, 7)) for name, length in LENGTHS.items()}
-    depth = {name: np.zeros(length) for name, length in LENGTHS.items()}
-    with pysam.AlignmentFile(str(path), check_sq=False) as file:
-        for read in file:
-            wrong = read.flag & (4 | SECONDARY | SUPPLEMENTARY)
-            if wrong or not read.query_sequence or not taken(read):
-                continue
-            values = np.full((read.query_length, 7), np.nan)
-            for block in predict(Memory(("r", read.get_forward_sequence().encode())), model, **CUT):
-                values[block.start : block.end] = block.values[NAME]
-            for on_read, on_reference in aligned_pairs(read):
-                if on_read is None or on_reference is None or on_reference >= LENGTHS[read.reference_name]:
-                    continue
-                value = values[-1 - on_read][MIRROR] if read.is_reverse else values[on_read]
-                if not np.isnan(value).any():
-                    sums[read.reference_name][on_reference] += value
-                    depth[read.reference_name][on_reference] += 1
-    with np.errstate(invalid="ignore"):
-        return {
-            name: (sums[name] / depth[name][:, None], np.where(depth[name], depth[name], np.nan)) for name in LENGTHS
-        }
-
-
-def project(path: Path, model: Genoformer, *, reads: ReadFilter | None = None, **cut: Any) -> tuple[Values, Projection]:
-    sequences = open_sequences(path, reads=reads)
-    plan = plan_projection(sequences, **{**CUT, **cut})
-    found = {name: (np.full((length, 7), np.nan), np.full(length, np.nan)) for name, length in LENGTHS.items()}
-    for block in project_plan(plan, sequences, model, settings=Settings(batch_size=3)):
-        assert list(block.values) == [NAME, DEPTH.name]
-        values, depth = (part[block.start : block.end] for part in found[block.sequence])
-        assert np.isnan(depth).all()
-        values[:], depth[:] = block.values[NAME], block.values[DEPTH.name][:, 0]
-    return found, plan
-
-
-def assert_close(found: Values, expected: Values) -> None:
-    for name in LENGTHS:
-        assert np.array_equal(found[name][1], expected[name][1], equal_nan=True)
-        np.testing.assert_allclose(found[name][0], expected[name][0], rtol=0, atol=FINE)
-
-
-def account(plan: Projection) -> dict[str, int]:
-    return plan.made_by["counts"]["bases of reads"]
+__all__ = ["_small", "folder", "model"]
 
 
 # Laws
@@ -206,97 +129,6 @@ def test_regions_have_the_values_of_the_whole(model: Genoformer, tmp_path: Path)
     assert all(np.isnan(part).all() for parts in found.values() for part in parts)
     assert account(plan)["elsewhere"] > 0
     assert plan.accounting.not_requested == sum(LENGTHS.values()) - 341
-
-
-# Stores
-
-
-def project_file(path: Path, model: Genoformer, output: Path, **options: Any) -> Path:
-    sequences = open_sequences(path)
-    plan = plan_projection(sequences, **CUT)
-    return project_to_store(plan, sequences, model, output, settings=Settings(batch_size=3), **options)
-
-
-def stored(path: Path) -> Iterator[np.ndarray]:
-    with open_store(path) as store:
-        for track in store.tracks:
-            yield store.axis_values(0, store.sequences.total_bases, track=track)
-
-
-def test_interrupted_anywhere_and_resumed_it_is_the_same(model: Genoformer, tmp_path: Path) -> None:
-    path = write_alignments(tmp_path / "x.bam", LENGTHS, some_reads(0, 60))
-    expected = list(stored(project_file(path, model, tmp_path / "whole.h5")))
-    blocks = len(plan_projection(open_sequences(path), **CUT).owned)
-    assert blocks > 12
-    for stop in range(1, blocks, 5):
-        left = stop
-
-        def interrupt(bases: int) -> None:
-            nonlocal left
-            left -= bases > 0
-            if left == 0:
-                raise KeyboardInterrupt
-
-        output = tmp_path / f"{stop}.h5"
-        with pytest.raises(KeyboardInterrupt):
-            project_file(path, model, output, report=interrupt)
-        assert part_path(output).exists()
-        project_file(path, model, output, resume=True)
-        for found, values in zip(stored(output), expected, strict=True):
-            assert found.tobytes() == values.tobytes()
-
-
-@pytest.mark.parametrize("count", [1, 2, 7])
-def test_shards_join_to_the_same(count: int, model: Genoformer, tmp_path: Path) -> None:
-    path = write_alignments(tmp_path / "x.bam", LENGTHS, some_reads(0, 60))
-    expected = list(stored(project_file(path, model, tmp_path / "whole.h5")))
-    parts = [
-        project_file(path, model, tmp_path / f"{number}.h5", shard=Shard(number, count))
-        for number in range(1, count + 1)
-    ]
-    merge_shards(parts, tmp_path / "merged.h5")
-    for found, values in zip(stored(tmp_path / "merged.h5"), expected, strict=True):
-        assert found.tobytes() == values.tobytes()
-
-
-def test_another_file_is_not_resumed_and_a_changed_one_is_noticed(model: Genoformer, tmp_path: Path) -> None:
-    path = write_alignments(tmp_path / "x.bam", LENGTHS, some_reads(0))
-    sequences = open_sequences(path)
-    plan = plan_projection(sequences, **CUT)
-    reads = some_reads(0)
-    moved = reads[5]._replace(cigar="1D" + (reads[5].cigar or ""))
-    write_alignments(path, LENGTHS, [*reads[:5], moved, *reads[6:]])
-    assert plan_projection(open_sequences(path), **CUT).digest != plan.digest
-    with pytest.raises(InputError, match=r"x\.bam: has changed since it was planned"):
-        project_to_store(plan, sequences, model, tmp_path / "x.h5", settings=Settings())
-    assert not (tmp_path / "x.h5").exists()
-    with pytest.raises(ConfigError, match="another run"):
-        project_file(path, model, tmp_path / "x.h5", resume=True)
-
-
-def test_the_store_tells_the_references(model: Genoformer, tmp_path: Path) -> None:
-    digest = "0123456789abcdef" * 2
-    lines = {"TP": "circular", "M5": digest.upper()}
-    path = write_alignments(tmp_path / "x.bam", LENGTHS, some_reads(0), lines=lines)
-    with open_store(project_file(path, model, tmp_path / "x.h5")) as store:
-        table = store.sequences
-        assert dict(zip(table.names, table.lengths.tolist(), strict=True)) == LENGTHS
-        assert set(table.topology) == {"circular"}
-        assert set(table.md5) == {digest}
-        assert table.status == ["predicted", "skipped", "predicted"]
-        assert table.reason == ["", "no read is aligned to it", ""]
-        assert store.tracks["depth"] == DEPTH
-        assert np.isnan(store["empty:1-9"]).all()
-        assert store.metadata["made-by"]["counts"]["bases of reads"]["inserted"] > 0
-
-
-def test_great_depths_are_stored_as_the_greatest_number() -> None:
-    sums = projection._Sums({NAME: np.full((3, 7), 2e5)}, np.array([2e5, 0, 1]))
-    with np.errstate(over="ignore"):
-        block = sums.block("c", 0)
-    assert block.values["depth"][0, 0] == projection.MOST_DEPTH
-    assert np.isnan(block.values["depth"][1, 0])
-    assert (block.values[NAME][0] == 1).all()
 
 
 # Faults

@@ -41,6 +41,9 @@ def test_the_same_from_a_file_an_open_one_and_records(tmp_path, model):
     written = genoformer.predict_file(path, tmp_path / "x.h5", model)
     with genoformer.open_store(written) as store:
         found.append({name: {"coding-frame": store[name]} for name, _ in records})
+    with genoformer.open_store(genoformer.predict_file(path, tmp_path / "w.h5", model, window=None)) as store:
+        assert store.metadata["identity"]["window"] == "whole sequence"
+        found.append({name: {"coding-frame": store[name]} for name, _ in records})  # no longer than a window: the same
     for values in found:
         assert list(values) == ["one", "two"]
         for name, some in records:

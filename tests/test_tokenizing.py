@@ -98,6 +98,14 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [r.bases for r in TokenSequences(tmp_path / "t.h5").records()] == [decode(encode(b)) for _, b in RECORDS]
 
 
+def test_an_input_that_changed_since_it_was_planned_is_noticed(tmp_path: Path) -> None:
+    plan = make_plan(Memory(*RECORDS))
+    for held in (RECORDS[:-1], [*RECORDS, ("more", b"A")], [(RECORDS[0][0], RECORDS[0][1] + b"A"), *RECORDS[1:]]):
+        with pytest.raises(InputError, match="has changed since it was planned"):
+            tokenize_to_store(plan, Memory(*held), tmp_path / "x.h5", overwrite=True)
+        assert not (tmp_path / "x.h5").exists()
+
+
 def test_inputs_are_told_by_their_content(tmp_path: Path) -> None:
     fasta = write_fasta(tmp_path / "x.h5", {"a": b"ACGT"})  # named as what it is not
     assert [r.bases for r in open_sequences_or_tokens(fasta).records()] == [b"ACGT"]

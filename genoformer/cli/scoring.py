@@ -75,6 +75,6 @@ scoring_options = bundle(
                  help="NCBI translation table; auto tells 11 from 4 by the reference."),
     click.option("--method", type=click.Choice(["exact", "crop"]), default="exact", show_default=True,
                  help="exact: predict the whole window with every allele; crop: of substitutions only the bases around "
-                      "what they change, several times as fast and nearly the same (README)."),
+                      "what they change, faster and mostly nearly the same (README)."),
 )
 # fmt: on

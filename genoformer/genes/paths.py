@@ -24,6 +24,8 @@ _FORBIDDEN = -1e9
 class PathCosts:
     """Costs in nats, of a path whose bases are worth the logarithm of their probability times ``weight``.
 
+    Chosen on reads with 1 and 5% errors of the validation genomes, by the F1 of bases.
+
     Attributes
     ----------
     weight : of a base; below 1, as neighbors say much the same

@@ -34,7 +34,7 @@ class Recoding:
     def rewrite(
         self, codes: np.ndarray, frames: np.ndarray, code: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, int]:
-        """Return a window, rewritten or not, and its genetic code; what never happens draws nothing."""
+        """Return a window, rewritten or not, and its genetic code."""
         if self.synonyms and rng.random() < self.synonyms:
             codes = exchange_synonyms(codes, frames, genetic_code(code), rng)
         if code == 11 and rng.random() < self.to_4:
