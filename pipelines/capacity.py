@@ -190,7 +190,7 @@ def page(costs: Costs) -> str:
     """Write CAPACITY.md."""
     about = costs.about
     rows = [
-        ["predict, long sequences", f"{size(costs.predict, 'b')}/s of a worker", size(costs.store_bytes, "B/base")],
+        ["predict, windows of 100 kb", f"{size(costs.predict, 'b')}/s of a worker", size(costs.store_bytes, "B/base")],
         ["predict, contigs of 1 to 3 kb", f"{size(costs.contigs, 'b')}/s of a worker", ""],
         [
             "start of predict and plan; of other commands",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from genoformer.errors import ConfigError, InputError
+from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW
 
 EXPORTS = ("gff3", "faa", "bigwig", "report")
 """What is made of every merged file; bigwig for each of two strands."""
@@ -29,8 +30,8 @@ class Costs:
 
     Attributes
     ----------
-    predict : bases a second of one worker, long sequences
-    contigs : the same for contigs of 1,000 to 3,000 bases
+    predict : bases a second of one worker, those that windows share counted for each
+    contigs : bases a second for contigs of 1,000 to 3,000 bases
     plan, gff3, faa, bigwig, report : bases a second of one process
     merge : megabytes a second
     start : seconds of a process of predict or plan around its bases
@@ -159,6 +160,12 @@ class _Job:
     then: list[int] = field(default_factory=list)
 
 
+def computed(bases: int) -> int:
+    """Return what the windows of a sequence add up to: they overlap, and the last is as long as all others."""
+    windows = max(1, math.ceil((bases - DEFAULT_OVERLAP) / (DEFAULT_WINDOW - DEFAULT_OVERLAP)))
+    return windows * min(bases, DEFAULT_WINDOW)
+
+
 def make_jobs(case: Case, costs: Costs, shard_bases: int) -> list[_Job]:
     """Return the jobs of the workflow, each knowing which come after it; those that come first need none."""
     jobs: list[_Job] = []
@@ -169,14 +176,13 @@ def make_jobs(case: Case, costs: Costs, shard_bases: int) -> list[_Job]:
             jobs[number].then.append(len(jobs) - 1)
         return len(jobs) - 1
 
-    speed = costs.contigs if case.contigs else costs.predict
+    seconds = case.bases / costs.contigs if case.contigs else computed(case.bases) / costs.predict
     plans = [add("plan", case.bases / costs.plan, [], start=costs.start) for _ in range(case.samples)]
     table = add("plan", 0.0, plans, start=0.0)
     parts = max(1, math.ceil(case.bases / shard_bases))
     start = costs.start + costs.sample * min(1, case.bases / SAMPLED) + case.bases / costs.scan
     for _ in range(case.samples):
-        bases = case.bases / parts
-        shards = [add("predict", bases / speed, [table], start=start) for _ in range(parts)]
+        shards = [add("predict", seconds / parts, [table], start=start) for _ in range(parts)]
         size = case.bases * costs.store_bytes / 1e6
         merged = add("merge", size / costs.merge, shards) if parts > 1 else add("merge", 0.0, shards, start=0.0)
         genes = add("gff3", case.bases / costs.gff3, [merged])

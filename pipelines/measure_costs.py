@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "prokaryote-genes")]
 
 from capacity import COSTS, duration  # noqa: E402
-from capacity_model import Case, Costs, Setup, read_costs, simulate  # noqa: E402
+from capacity_model import Case, Costs, Setup, computed, read_costs, simulate  # noqa: E402
 from common import fasta_text, main, say, whole  # noqa: E402
 
 import genoformer  # noqa: E402
@@ -38,6 +39,7 @@ CONTIGS = (1000, 3000)
 TINY = 1000
 CHUNK = 100_000
 PIECE = 20_000
+LONG = 20_000_000
 JOBS = 50
 
 
@@ -105,6 +107,16 @@ def bases_of(path: Path, number: int, *, skip: int = 0) -> bytes:
     return bytes(found)
 
 
+def stretches(folder: Path, bases: int) -> Iterator[bytes]:
+    """Yield stretches of so many bases, one of each FASTA in turn, as long as there are any."""
+    files, skip = [path for path in sorted(folder.iterdir()) if ".fa" in path.name or ".fna" in path.name], 0
+    while files:
+        found = {path: bases_of(path, bases, skip=skip) for path in files}
+        files = [path for path in files if len(found[path]) == bases]
+        yield from (found[path] for path in files)
+        skip += bases
+
+
 def write_fasta(path: Path, sequences: Iterator[bytes]) -> Path:
     """Write sequences under made-up names."""
     path.write_bytes(b"".join(fasta_text((f"s{number}", "", bases) for number, bases in enumerate(sequences))))
@@ -123,94 +135,126 @@ def cut(bases: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
 # ---- costs
 
 
-def measure(source: Path, folder: Path, *, bases: int, workers: int, threads: int) -> Costs:
+class Bench(NamedTuple):
+    """Where commands are timed: a folder, so many processes at a time, of so many threads each."""
+
+    folder: Path
+    workers: int
+    threads: int
+
+    def predict(self, name: str, output: str, *more: object) -> list[object]:
+        """Return the command that predicts a FASTA of the folder."""
+        files = [self.folder / f"{name}.fa", "-o", self.folder / f"{output}.h5"]
+        return [*program("genoformer"), "predict", *files, "--threads", self.threads, "--device", "cpu", *more]
+
+    def took(self, *commands: list[object]) -> Run:
+        """Run commands at the same time."""
+        return run_together(commands, folder=self.folder, threads=self.threads)
+
+    def rest(self, whole: float, less: float) -> float:
+        """Return seconds less those of something else, but never nothing: a twentieth at least."""
+        return max(whole - less, 0.05 * whole)
+
+
+def measure(source: Path, bench: Bench, *, bases: int) -> Costs:
     """Measure every unit cost.
 
     Parameters
     ----------
     source : FASTA or GenBank with genes
-    folder : to work in
+    bench : where to work, and by how many processes
     bases : of each worker
-    workers : processes at a time
-    threads : of each
+
+    Raises
+    ------
+    InputError : the source has fewer bases
     """
-    genomic, parts = bases_of(source, bases * max(workers, 2)), max(workers, 2)
+    parts = max(bench.workers, 2)
+    genomic = bases_of(source, bases * parts)
     if len(genomic) < bases * parts:
         raise InputError(f"{source}: has {len(genomic):,} bases, and {bases * parts:,} are needed; give fewer --bases")
-    tiny = write_fasta(folder / "tiny.fa", iter([genomic[:TINY]]))
-    genome = write_fasta(folder / "genome.fa", iter([genomic]))
-    contigs = write_fasta(folder / "contigs.fa", cut(genomic[:bases], CONTIGS))
-    options = ["--threads", threads, "--device", "cpu"]
-
-    def predicted(path: Path, name: str, *more: object) -> list[object]:
-        return [*program("genoformer"), "predict", path, "-o", folder / f"{name}.h5", *options, *more]
-
-    def took(*commands: list[object]) -> Run:
-        return run_together(commands, folder=folder, threads=threads)
-
-    say("start of processes")
-    start = took(*(predicted(tiny, f"tiny{n}", "--genetic-code", 11) for n in range(workers))).seconds
-    export = [*program("genoformer"), "export"]
-    light = took([*export, folder / "tiny0.h5", "--to", "gff3", "-o", folder / "tiny.gff"]).seconds
-    say(f"predict: {workers} at a time")
-    part = [f"{number}/{parts}" for number in range(1, parts + 1)]
-    shards = [predicted(genome, f"shard{n}", "--shard", one, "--genetic-code", 11) for n, one in enumerate(part, 1)]
-    runs = [took(*shards[first : first + workers]) for first in range(0, parts, workers)]
-    speed = len(genomic) / min(workers, parts) / sum(run.seconds - start for run in runs)
-    packed = took(
-        *(predicted(contigs, f"contigs{n}", "--batch-size", 8, "--genetic-code", 11) for n in range(workers))
-    ).seconds
-    say("what each shard reads")
-    pieces = len(genomic) // PIECE
-    last = {code: took(predicted(genome, f"last{code}", "--shard", f"{pieces}/{pieces}", "--window", PIECE,
-                                 "--genetic-code", code)).seconds for code in ("auto", 11)}  # fmt: skip
-    say("plan, merge, exports")
-    store = folder / "whole.h5"
-    paths = [folder / f"shard{n}.h5" for n in range(1, parts + 1)]
-    merge = took([*program("genoformer"), "merge", *paths, "-o", store]).seconds
-
-    def rate(*words: object, whole: Path = store, start: float = light) -> tuple[float, float]:
-        run = took([*program("genoformer"), words[0], whole, *words[1:]])
-        made = [Path(word).stat().st_size for word in words if isinstance(word, Path) and word.exists()]
-        return len(genomic) / max(run.seconds - start, 0.1 * run.seconds), sum(made) / len(genomic)
-
-    plan, _ = rate("plan", "--device", "cpu", whole=genome, start=start)
-    gff3, gff3_bytes = rate("export", "--to", "gff3", "-o", folder / "x.gff.gz")
-    faa, faa_bytes = rate("export", "--to", "faa", "-o", folder / "x.faa.gz")
-    bigwig, bigwig_bytes = rate("export", "--to", "bigwig", "--channel", "+", "-o", folder / "x.bw")
-    report, report_share = rate("report", "-o", folder / "x.html")
+    write_fasta(bench.folder / "tiny.fa", iter([genomic[:TINY]]))
+    write_fasta(bench.folder / "genome.fa", iter([genomic]))
+    write_fasta(bench.folder / "contigs.fa", cut(genomic[:bases], CONTIGS))
+    write_fasta(bench.folder / "long.fa", iter([genomic * -(-LONG // len(genomic))]))
     say("snakemake")
-    workflow, schedule = measure_snakemake(folder)
+    workflow, schedule = measure_snakemake(bench.folder)
+    say(f"predict: {bench.workers} at a time")
+    found = predict_costs(bench, genomic, bases=bases, parts=parts)
+    say("what each shard reads")
+    found |= reading_costs(bench, predict=found["predict"])
+    say("merge, exports")
+    found |= export_costs(bench, len(genomic), parts=parts)
     return Costs(
-        predict=speed,
-        contigs=bases / max(packed - start, 0.1 * packed),
-        plan=plan,
-        gff3=gff3,
-        faa=faa,
-        bigwig=bigwig,
-        report=report,
-        merge=store.stat().st_size / 1e6 / max(merge - light, 0.1 * merge),
-        start=start,
-        sample=max(last["auto"] - last[11], 0.01),
-        scan=len(genomic) / max(last[11] - start - PIECE / speed, 0.02 * last[11]),
-        start_light=light,
+        **found,
         start_workflow=workflow,
         schedule=schedule,
-        store_bytes=store.stat().st_size / len(genomic),
-        gff3_bytes=gff3_bytes,
-        faa_bytes=faa_bytes,
-        bigwig_bytes=bigwig_bytes,
-        report_bytes=report_share * len(genomic),
-        predict_mb=max(run.megabytes for run in runs),
-        threads=threads,
-        about=about(source, bases * parts, workers, threads),
+        threads=bench.threads,
+        about=about(source, bases * parts, bench.workers, bench.threads),
     )
+
+
+def predict_costs(bench: Bench, genomic: bytes, *, bases: int, parts: int) -> dict[str, float]:
+    """Measure starting, long sequences and contigs, with all workers busy; shards 1 to ``parts`` are kept."""
+    told = ("--genetic-code", 11)
+    start = bench.took(*(bench.predict("tiny", f"tiny{n}", *told) for n in range(bench.workers))).seconds
+    shards = [bench.predict("genome", f"shard{n}", "--shard", f"{n}/{parts}", *told) for n in range(1, parts + 1)]
+    runs = [bench.took(*shards[first : first + bench.workers]) for first in range(0, parts, bench.workers)]
+    busy = sum(bench.rest(run.seconds, start) for run in runs) * min(bench.workers, parts)
+    contigs = [bench.predict("contigs", f"contigs{n}", "--batch-size", 8, *told) for n in range(bench.workers)]
+    return {
+        "start": start,
+        "predict": computed(len(genomic)) / busy,
+        "contigs": bases / bench.rest(bench.took(*contigs).seconds, start),
+        "predict_mb": max(run.megabytes for run in runs),
+    }
+
+
+def reading_costs(bench: Bench, *, predict: float) -> dict[str, float]:
+    """Measure what a process reads before it computes: all of a long input, of which it predicts next to nothing."""
+    size = sum(1 for _ in (bench.folder / "long.fa").open()) * 80
+    last = ("--shard", f"{size // PIECE}/{size // PIECE}", "--window", PIECE, "--genetic-code")
+    start = bench.took(bench.predict("tiny", "alone", "--genetic-code", 11)).seconds
+    told = bench.took(bench.predict("long", "told", *last, 11)).seconds
+    auto = bench.took(bench.predict("long", "auto", *last, "auto")).seconds
+    plan = [
+        bench.took([*program("genoformer"), "plan", bench.folder / f"{name}.fa", "--device", "cpu"]).seconds
+        for name in ("tiny", "long")
+    ]
+    return {
+        "sample": bench.rest(auto, told),
+        "scan": size / bench.rest(told, start + PIECE / predict),
+        "plan": size / bench.rest(plan[1], plan[0]),
+    }
+
+
+def export_costs(bench: Bench, bases: int, *, parts: int) -> dict[str, float]:
+    """Measure what is made of shards 1 to ``parts``: seconds beyond those of a tiny input, and bytes."""
+    export, store = [*program("genoformer"), "export"], bench.folder / "whole.h5"
+    tiny, light_output = bench.folder / "tiny0.h5", bench.folder / "tiny.gff"
+    light = bench.took([*export, tiny, "--to", "gff3", "-o", light_output]).seconds
+    shards = [bench.folder / f"shard{n}.h5" for n in range(1, parts + 1)]
+    merge = bench.took([*program("genoformer"), "merge", *shards, "-o", store]).seconds
+    size = store.stat().st_size
+    found = {"start_light": light, "merge": size / 1e6 / bench.rest(merge, light), "store_bytes": size / bases}
+    ways = {
+        "gff3": ("x.gff.gz", [*export, store, "--to", "gff3"]),
+        "faa": ("x.faa.gz", [*export, store, "--to", "faa"]),
+        "bigwig": ("x.bw", [*export, store, "--to", "bigwig", "--channel", "+"]),
+        "report": ("x.html", [*program("genoformer"), "report", store]),
+    }
+    for name, (output, command) in ways.items():
+        path = bench.folder / output
+        found[name] = bases / bench.rest(bench.took([*command, "-o", path]).seconds, light)
+        found[f"{name}_bytes"] = path.stat().st_size / (1 if name == "report" else bases)
+    return found
 
 
 def measure_snakemake(folder: Path) -> tuple[float, float]:
     """Return seconds before the first job of a workflow, and of each job beside its own work."""
     rules = 'rule all:\n    input: [f"done{n}" for n in range(config["jobs"])]\n\n'
-    rules += 'rule one:\n    output: touch("done{n}")\n    log: "{n}.log"\n    shell: "true 2> {log}"\n'
+    rules += 'rule one:\n    output: touch("done{n}")\n    log: "{n}.log"\n    benchmark: "{n}.tsv"\n'
+    rules += '    shell: "true 2> {log}"\n'
     (folder / "Snakefile").write_text(rules)
     times = []
     for number, jobs in enumerate((1, 1, 1 + JOBS)):  # the first reads programs from the disk
@@ -254,19 +298,14 @@ def check(source: Path, costs: Costs, folder: Path, *, count: int, bases: int, w
     ------
     InputError : there are not so many bases
     """
-    files = sorted(path for path in source.iterdir() if ".fa" in path.name or ".fna" in path.name)
-    if not files:
-        raise InputError(f"{source}: holds no FASTA (.fa, .fna, .fasta, or with .gz)")
     threads = int(costs.threads)
     (folder / "config").mkdir()
     lines = ["sample\tinput"]
-    for number in range(count):
-        path, skip = files[number % len(files)], number // len(files) * bases
-        found = bases_of(path, bases, skip=skip)
-        if len(found) < bases:
-            raise InputError(f"{path}: has no {bases:,} bases after {skip:,}; give fewer --bases, or more genomes")
+    for number, found in enumerate(islice(stretches(source, bases), count)):
         write_fasta(folder / f"input{number}.fa", iter([found]))
         lines.append(f"g{number}\tinput{number}.fa")
+    if len(lines) <= count:
+        raise InputError(f"{source}: FASTA there has {len(lines) - 1} times {bases:,} bases, not {count} times")
     (folder / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
     text = f"results: results\npredict:\n  threads: {threads}\n  shard_bases: {max(bases, CHUNK)}\n"
     (folder / "config" / "config.yaml").write_text(text)
@@ -313,7 +352,7 @@ def command(
         folder = Path(made)
         if output is not None:
             workers = workers or max(1, (os.cpu_count() or 1) // threads)
-            found = measure(source.resolve(), folder, bases=bases or 2_000_000, workers=workers, threads=threads)
+            found = measure(source.resolve(), Bench(folder, workers, threads), bases=bases or 2_000_000)
             if note:
                 found.about["Note"] = note
             write_costs(found, output)

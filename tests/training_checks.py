@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -15,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from own_track_samples import LABELS, OWN, write_genomes
 from ranks import main, over
 from tiny import tiny_config
-from training_samples import die
+from training_samples import die, take
 
 from genoformer.model.checkpoint import load_model, named_tensors, read_tensors
 from genoformer.training import run as module
@@ -119,6 +120,27 @@ def check_a_team_goes_on_where_it_was(rank: int, size: int) -> None:
     (one, _), (two, _) = (read_tensors(folder / name / STATE) for name in ("whole", "cut"))
     assert one.keys() == two.keys()
     assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+
+
+def check_others_go_on_with_as_many_windows(rank: int, size: int) -> None:
+    """One process goes on where a team was, and the team where one was."""
+    folder = common_folder(rank)
+    config = configuration({}, {"accumulate": 2, "error_rates": (0.0, 0.05)}, step_bases=360)
+    whole = take(config, folder / "whole", folder)
+    take(config, folder / "team", folder, steps=3)
+    distributed.barrier()
+    own = folder / f"alone-{rank}"
+    shutil.copytree(folder / "team", own)
+    module.join_team = lambda: ALONE  # type: ignore[assignment]
+    try:
+        alone = take(config, own, folder, steps=5, resume=True)
+    finally:
+        module.join_team = join_team
+    close(alone, whole[2:5])
+    distributed.barrier()
+    close(take(config, folder / "alone-0", folder, resume=True), whole[4:])
+    distributed.barrier()
+    assert read_tensors(folder / "alone-0" / STATE)[1]["passes"] == str(2 * size)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from genoformer.training.config import TrainConfig
 from genoformer.training.examples import Batch
 
 
-def total_weight(labels: Sequence[np.ndarray], class_weights: Sequence[float] = ()) -> float:
+def total_weight(labels: np.ndarray, class_weights: Sequence[float] = ()) -> float:
     """Return how many labels count: of classes (uint8) each as much as its class, of signals (float) all but NaN."""
-    if labels[0].dtype != np.uint8:
-        return float(sum(np.isfinite(array).sum() for array in labels))
+    if labels.dtype != np.uint8:
+        return float(np.isfinite(labels).sum())
     weights = np.zeros(256)
     weights[: len(class_weights) or IGNORED] = class_weights or 1.0
-    return float(weights @ sum(np.bincount(array.ravel(), minlength=256) for array in labels))
+    return float(weights @ np.bincount(labels.ravel(), minlength=256))
 
 
 def summed_loss(
@@ -39,10 +39,10 @@ def summed_loss(
     )
 
 
-def labels_that_count(model: Genoformer, batches: Sequence[Batch], config: TrainConfig) -> dict[str, float]:
-    """Return the total weight of the labels of each track of a model, in all passes of a step."""
+def labels_that_count(model: Genoformer, windows: Batch, config: TrainConfig) -> dict[str, float]:
+    """Return the total weight of the labels of each track of a model, in all windows of a step."""
     return {
-        track.name: total_weight([batch.labels[track.name] for batch in batches], config.loss_of(track).class_weights)
+        track.name: total_weight(windows.labels[track.name], config.loss_of(track).class_weights)
         for track in model.tracks
     }
 

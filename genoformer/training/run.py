@@ -31,7 +31,7 @@ from genoformer.training.state import (
     start_from,
     trained_shape,
 )
-from genoformer.training.step import learning_rate, passes_of, train_step
+from genoformer.training.step import learning_rate, train_step
 from genoformer.training.team import join_team
 from genoformer.training.validation import Validation, measure
 
@@ -108,7 +108,7 @@ def _steps(
     """Take the steps that are left."""
     (genomes, held_out), settings = data, output.config.train
     began, first = time.monotonic(), state.step
-    step_bases = settings.step_bases * passes_of(settings, state.team)
+    step_bases = settings.step_bases * state.passes
     while state.step < settings.steps and not is_patience_over(state, settings):
         loss = float(train_step(state, genomes, settings))
         if not math.isfinite(loss):
@@ -182,8 +182,7 @@ def prepare_run(config: RunConfig, folder: Path, *, resume: bool, device: torch.
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResourceError(f"{folder}: cannot be made: {error.strerror}") from None
-    state = new_state(config, device)
-    state.team = join_team()
+    state = new_state(config, device, team=join_team())
     if (folder / STATE).exists():
         if not resume:
             raise InputError(f"{folder}: already holds a training; use --resume to go on with it, or another folder")

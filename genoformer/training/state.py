@@ -50,6 +50,7 @@ class State:
     data : what it learns from and is measured on
     origin : name and digest of the model whose weights it began from
     team : the processes that train together
+    passes : as many as the windows of a step need, of all processes together; the same whoever goes on
     """
 
     model: Genoformer
@@ -62,6 +63,7 @@ class State:
     data: Digests = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
     team: Team = ALONE
+    passes: int = 1
 
 
 def trained_shape(config: RunConfig) -> ModelConfig:
@@ -71,8 +73,11 @@ def trained_shape(config: RunConfig) -> ModelConfig:
     return replace(config.model, tracks=(MASKED_NUCLEOTIDE.name,), own_tracks=())
 
 
-def new_state(config: RunConfig, device: torch.device) -> State:
-    """Build the model, its running mean and the optimizer."""
+def new_state(config: RunConfig, device: torch.device, *, team: Team = ALONE) -> State:
+    """Build the model, its running mean and the optimizer.
+
+    A step has `TrainConfig.accumulate` passes of each process of a team, or of all together where windows are split.
+    """
     shape = trained_shape(config)
     model, average = build(shape).to(device), build(shape).to(device)
     groups: dict[tuple[bool, bool], list[Tensor]] = {}
@@ -91,7 +96,8 @@ def new_state(config: RunConfig, device: torch.device) -> State:
         lr=config.train.learning_rate,
         betas=(0.9, 0.98),
     )
-    return State(model, average.eval(), optimizer)
+    passes = config.train.accumulate * (1 if config.train.split_windows else team.size)
+    return State(model, average.eval(), optimizer, team=team, passes=passes)
 
 
 def standardize_signals(state: State, genomes: Sequence[Genome]) -> None:
@@ -121,7 +127,8 @@ def save_state(state: State, path: Path, config: RunConfig) -> None:
             tensors[f"optimizer.{names[id(parameter)]}.{key}"] = torch.as_tensor(value)
     best = {"best": state.best, "best_step": state.best_step, "stale": state.stale}
     about = {"config": to_dict(config), "validation": best, "data": state.data, "origin": state.origin}
-    write_tensors(tensors, path, {"step": str(state.step)} | {key: json.dumps(value) for key, value in about.items()})
+    counts = {"step": str(state.step), "passes": str(state.passes)}
+    write_tensors(tensors, path, counts | {key: json.dumps(value) for key, value in about.items()})
 
 
 def load_state(state: State, path: Path, config: RunConfig) -> None:
@@ -144,7 +151,7 @@ def load_state(state: State, path: Path, config: RunConfig) -> None:
     for name, parameter in state.model.named_parameters():
         keys = {key.removeprefix(name + "."): key for key in moments if key.rpartition(".")[0] == name}
         state.optimizer.state[parameter] = {key: moments[full].clone() for key, full in keys.items()}
-    state.step = about["step"]
+    state.step, state.passes = about["step"], about["passes"] or state.passes
     for key in ("best", "best_step", "stale"):
         setattr(state, key, about["validation"].get(key, getattr(state, key)))
     state.data, state.origin = about["data"], about["origin"]
@@ -160,7 +167,7 @@ def _about(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
         }
         if not all(isinstance(value, dict) for value in about.values()):
             raise ValueError("expected objects")
-        return about | {"step": int(metadata["step"])}
+        return about | {"step": int(metadata["step"]), "passes": int(metadata.get("passes", "0"))}
     except (ValueError, KeyError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged: its metadata cannot be read ({error}); copy it again") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from genoformer.training.examples import Batch, Genome, draw_batch
 from genoformer.training.loss import labels_that_count, step_loss
 from genoformer.training.recoding import Recoding
 from genoformer.training.state import State
-from genoformer.training.team import Team
+from genoformer.training.team import ALONE, Team
 
 _MOMENTUM = 0.99
 """Of the running mean of queries' and keys' moments, which tuned features follow."""
@@ -44,15 +44,14 @@ def draw_window(config: TrainConfig, rng: np.random.Generator) -> int:
     return int(rng.choice(config.windows, p=shares / shares.sum()))
 
 
-def draw_passes(genomes: Sequence[Genome], config: TrainConfig, *, step: int, passes: int) -> list[Batch]:
-    """Draw the windows of a step, for so many passes through the model: all of one length, as many in each pass."""
+def draw_windows(genomes: Sequence[Genome], config: TrainConfig, *, step: int, passes: int) -> Batch:
+    """Draw the windows of a step, for so many passes through the model: all of one length."""
     rng = np.random.default_rng([config.seed, step])
     window = draw_window(config, rng)
-    rows = max(1, config.step_bases // window)
     batch = draw_batch(
         genomes,
         window=window,
-        count=passes * rows,
+        count=passes * rows_of(window, config),
         recoding=Recoding(config.recode, config.synonyms),
         length_power=config.length_power,
         rng=rng,
@@ -60,7 +59,21 @@ def draw_passes(genomes: Sequence[Genome], config: TrainConfig, *, step: int, pa
     )
     if config.pretrain:
         batch = hide_letters(batch, config.mask_rate, rng)
-    return [batch.rows(first, first + rows) for first in range(0, passes * rows, rows)]
+    return batch
+
+
+def rows_of(window: int, config: TrainConfig) -> int:
+    """Return how many windows go through the model in one pass."""
+    return max(1, config.step_bases // window)
+
+
+def own_passes(batch: Batch, config: TrainConfig, team: Team) -> Iterator[Batch]:
+    """Yield the windows of a step that a process takes, pass by pass, however many processes there are."""
+    count, window = batch.codes.shape
+    first, end = (count * rank // team.size for rank in (team.rank, team.rank + 1))
+    rows = rows_of(window, config)
+    for start in range(first, end, rows):
+        yield batch.rows(start, min(start + rows, end))
 
 
 def hide_letters(batch: Batch, rate: float, rng: np.random.Generator) -> Batch:
@@ -70,26 +83,20 @@ def hide_letters(batch: Batch, rate: float, rng: np.random.Generator) -> Batch:
     return Batch(np.where(hidden, np.uint8(MASK), batch.codes), {MASKED_NUCLEOTIDE.name: labels}, batch.genetic_codes)
 
 
-def passes_of(config: TrainConfig, team: Team) -> int:
-    """Return how many passes through the model all processes of a team take together in a step."""
-    return config.accumulate * (1 if config.split_windows else team.size)
-
-
 def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> Tensor:
     """Draw the windows of this step and take it; return the loss, NaN if its gradient was none, not yet waited for.
 
     The loss is that of `step_loss`, in however many passes and processes it is computed.
     """
     model, team = state.model.train(), state.team
-    batches = draw_passes(genomes, config, step=state.step, passes=passes_of(config, team))
-    counted = labels_that_count(model, batches, config)
+    windows = draw_windows(genomes, config, step=state.step, passes=state.passes)
+    counted = labels_that_count(model, windows, config)
     for group in state.optimizer.param_groups:
         group["lr"] = learning_rate(state.step, config) * group["factor"]
     state.optimizer.zero_grad(set_to_none=True)
     total = torch.zeros((), device=model.device)
     is_split = config.split_windows and team.size > 1
-    first = 0 if is_split else team.rank * config.accumulate
-    for batch in batches[first : first + config.accumulate]:
+    for batch in own_passes(windows, config, ALONE if is_split else team):
         own = own_positions(batch, model, team) if is_split else batch
         forward = partial(split_logits, model) if is_split else model
         with torch.autocast(model.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):

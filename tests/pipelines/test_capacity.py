@@ -9,11 +9,12 @@ import capacity
 import measure_costs
 import numpy as np
 import pytest
-from capacity_model import KINDS, Case, Setup, disk, good_shard, make_jobs, read_costs, simulate
+from capacity_model import KINDS, Case, Setup, computed, disk, good_shard, make_jobs, read_costs, simulate
 from click.testing import CliRunner
 from workflow_runs import ROOT, find_snakemake
 
 from genoformer.errors import ConfigError, InputError
+from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, plan_windows
 
 PAGE = Path(capacity.__file__).with_name("CAPACITY.md")
 COSTS = read_costs(capacity.COSTS)
@@ -91,6 +92,12 @@ def test_disk_holds_shards_and_merged_file_together() -> None:
     assert disk(case, COSTS, setup) - apart == pytest.approx(10_000_000 * COSTS.store_bytes)
 
 
+@pytest.mark.parametrize("bases", [1, 4_000, 100_000, 100_001, 195_000, 195_001, 1_234_567])
+def test_what_windows_compute(bases: int) -> None:
+    windows = [window.region for window in plan_windows("s", bases, size=DEFAULT_WINDOW, overlap=DEFAULT_OVERLAP)]
+    assert computed(bases) == sum(region.end - region.start for region in windows)
+
+
 @pytest.mark.parametrize("workers", [1, 8, 64, 10_000])
 @pytest.mark.parametrize("case", [*CASES, *capacity.CASES], ids=lambda case: case.name)
 def test_good_shards_are_round_and_take_minutes_to_hours(case: Case, workers: int) -> None:
@@ -126,6 +133,8 @@ def test_data_to_measure_on_is_cut_as_said(tmp_path: Path) -> None:
     (tmp_path / "x.fa").write_text(">a\nACGTACGTAC\n>b\nTTTTT\n>c\n\n>d\nGG\n")
     assert measure_costs.bases_of(tmp_path / "x.fa", 4, skip=8) == b"ACTT"
     assert measure_costs.bases_of(tmp_path / "x.fa", 100, skip=10) == b"TTTTTGG"
+    (tmp_path / "y.fna").write_text(">y\nACG\n")
+    assert list(measure_costs.stretches(tmp_path, 4)) == [b"ACGT", b"ACGT", b"ACTT", b"TTTG"]
     assert list(measure_costs.cut(b"ACGTACGTA", (2, 3))) == [b"AC", b"GTA", b"CG"]
 
 

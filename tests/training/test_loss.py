@@ -46,7 +46,7 @@ def test_the_loss_is_that_of_a_loop(parts: int) -> None:
     generator = torch.Generator().manual_seed(1)
     logits = {t.name: torch.randn(4, 9, len(t.channels), generator=generator) for t in model.tracks}
     batches = [batch.rows(0, 1), batch.rows(1, 4)] if parts == 2 else [batch]
-    counted = labels_that_count(model, batches, config)
+    counted = labels_that_count(model, batch, config)
     sizes = [len(part.codes) for part in batches]
     found = sum(
         float(step_loss(model, dict(zip(logits, shown, strict=True)), part.labels, counted=counted, config=config))

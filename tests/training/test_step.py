@@ -20,7 +20,7 @@ from genoformer.training.config import Sample
 from genoformer.training.examples import Batch, Genome, load_genome
 from genoformer.training.loss import summed_loss, total_weight
 from genoformer.training.state import State, new_state
-from genoformer.training.step import draw_passes, hide_letters, learning_rate, train_step
+from genoformer.training.step import draw_windows, hide_letters, learning_rate, own_passes, train_step
 from genoformer.training.team import ALONE, Team, join_team
 from genoformer.training.validation import hidden_letters_told, measure, validate, validate_reads
 
@@ -49,16 +49,22 @@ def test_passes_add_up_to_one_of_all_windows(genome: Genome, changes: dict[str, 
         torch.testing.assert_close(one.grad, two.grad, rtol=2e-4, atol=2e-6)
 
 
-def test_passes_are_the_windows_of_the_step(genome: Genome) -> None:
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 11])
+def test_passes_are_the_windows_of_the_step(genome: Genome, size: int) -> None:
+    """Of however many processes, all as busy as they can be."""
     config = run_config(windows=(180,), accumulate=2, error_rates=(0.05,)).train
-    passes = draw_passes([genome], config, step=3, passes=4)
-    assert [batch.codes.shape for batch in passes] == [(2, 180)] * 4
-    whole = draw_passes(
-        [genome], run_config(windows=(180,), step_bases=1440, error_rates=(0.05,)).train, step=3, passes=1
-    )
+    windows = draw_windows([genome], config, step=3, passes=4)
+    shares = [list(own_passes(windows, config, Team(rank, size))) for rank in range(size)]
+    passes = [batch for share in shares for batch in share]
+    assert {len(batch.codes) for batch in passes} <= {1, 2}
+    assert len(np.unique(windows.codes, axis=0)) == 8
+    counts = [sum(len(batch.codes) for batch in share) for share in shares]
+    assert sum(counts) == 8
+    assert max(counts) - min(counts) <= 1
+    larger = run_config(windows=(180,), step_bases=1440, error_rates=(0.05,)).train
+    whole = draw_windows([genome], larger, step=3, passes=1)
     for of in (attrgetter("codes"), attrgetter("genetic_codes"), lambda batch: batch.labels["coding-frame"]):
-        assert np.array_equal(np.concatenate([of(batch) for batch in passes]), of(whole[0]))
-    assert not np.array_equal(passes[0].codes, passes[1].codes)
+        assert np.array_equal(np.concatenate([of(batch) for batch in passes]), of(whole))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
@@ -69,7 +75,7 @@ def test_the_loss_is_the_weighted_mean_over_bases_that_count(weights: tuple[floa
     labels[0] = labels[2, 3] = IGNORED
     logits = torch.randn(4, 9, 3, dtype=torch.float64)
     summed = summed_loss(logits.float(), torch.from_numpy(labels), class_weights=weights, label_smoothing=smoothing)
-    found = summed / total_weight([labels[:3], labels[3:]], weights)
+    found = summed / total_weight(labels, weights)
     given = list(weights or (1.0,) * 3)
     total = count = 0.0
     for row, base in zip(*np.nonzero(labels != IGNORED), strict=True):
@@ -179,8 +185,7 @@ def test_each_process_takes_its_own_passes(genome: Genome, monkeypatch: pytest.M
     config = run_config(step_bases=360).train
     gradients, losses = [], []
     for rank in (0, 1):
-        state = new_state(run_config(step_bases=360), torch.device("cpu"))
-        state.team = Team(rank, 2)
+        state = new_state(run_config(step_bases=360), torch.device("cpu"), team=Team(rank, 2))
         monkeypatch.setattr(Team, "add_up", lambda *_: None)
         monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(1.0))
         losses.append(float(train_step(state, [genome], config)))

@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).parents[1] / "training_checks.py"
 @pytest.mark.skipif(ranks.lack() is not None, reason=str(ranks.lack()))
 @pytest.mark.parametrize(
     ("size", "pattern"),
-    [(2, r"plain\]$"), pytest.param(2, "", marks=pytest.mark.slow), pytest.param(3, "", marks=pytest.mark.slow)],
+    [(2, r"plain\]$|others"), pytest.param(2, "", marks=pytest.mark.slow), pytest.param(3, "", marks=pytest.mark.slow)],
     ids=["2", "2-all", "3-all"],
 )
 def test_a_team_trains_as_one_process_does(size: int, pattern: str) -> None:
