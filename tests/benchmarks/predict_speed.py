@@ -1,9 +1,12 @@
 """Time prediction and measure its memory: `python tests/benchmarks/predict_speed.py [--model NAME|PATH]`.
 
-On simulated sequence (random bases, seeded): bases a second with and without the mean over strands; many short
-records against one sequence of the same length; and the peak memory of whole `genoformer predict` processes on one
-contig of 5 Mb and one of 100 Mb, of which the sequence itself is taken off. The default takes about half an hour on
-two cores; `--parts speed short` leaves the memory out.
+On simulated sequence (random bases, seeded): bases a second with and without the mean over strands; time and peak
+memory of whole `genoformer predict` processes on many short records and on one sequence of the same length; and their
+peak memory on one contig of 5 Mb and one of 100 Mb, of which the sequence itself is taken off. The default takes about
+half an hour on two cores; `--parts speed short` leaves the memory out.
+
+A genome of any size passes through a model in the same memory. To see what surrounds it, on a chromosome or a million
+reads, give it little to do: `--model tiny` is a random model that is 300 times smaller.
 """
 
 from __future__ import annotations
@@ -15,12 +18,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tiny import tiny_config, tiny_model
+
 from genoformer.formats.sequences import open_sequences
-from genoformer.model.checkpoint import DEFAULT_MODEL, load_model
+from genoformer.model.checkpoint import DEFAULT_MODEL, load_model, save_model
 from genoformer.model.device import choose_device, keep_freed_memory
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
@@ -68,20 +76,27 @@ def show_speed(folder: Path, model: Genoformer, options: argparse.Namespace) -> 
         print(f"({options.bases:,} bases, median of {options.repeats}, {min(rates):,.0f} to {max(rates):,.0f})")
 
 
-def show_short(folder: Path, model: Genoformer, options: argparse.Namespace) -> None:
-    """Print the time of many short records, and that of one sequence as long."""
+def show_short(folder: Path, options: argparse.Namespace) -> None:
+    """Print time and memory of many short records, and those of one sequence as long."""
     total = options.records * options.record_length
-    settings = Settings(batch_size=options.batch_size, strand_average=options.strand_average)
-    many = seconds(
-        write_fasta(folder / "many.fa", records=options.records, length=options.record_length), model, settings
-    )
-    one = seconds(write_fasta(folder / "same.fa", records=1, length=total), model, settings)
-    print(f"short: {options.records:,} records of {options.record_length} bases {many:.1f} s, ", end="")
-    print(f"one of {total:,} bases {one:.1f} s: {many / one:.2f} times as long")
+    short = write_fasta(folder / "many.fa", records=options.records, length=options.record_length)
+    same = write_fasta(folder / "same.fa", records=1, length=total)
+    many, one = (predict(fasta, options) for fasta in (short, same))
+    print(f"short: {options.records:,} records of {options.record_length} bases {many.seconds:.1f} s, ", end="")
+    print(f"{many.peak / 1e6:,.0f} MB; one of {total:,} bases {one.seconds:.1f} s, {one.peak / 1e6:,.0f} MB: ", end="")
+    print(f"{many.seconds / one.seconds:.2f} times as long")
 
 
-def peak_bytes(fasta: Path, options: argparse.Namespace) -> int:
-    """Return the most memory that a process of `genoformer predict` held at a time."""
+class Run(NamedTuple):
+    """Seconds that a process took, and the most memory that it held at a time, bytes."""
+
+    seconds: float
+    peak: int
+
+
+def predict(fasta: Path, options: argparse.Namespace) -> Run:
+    """Run `genoformer predict` on a file."""
+    began = time.perf_counter()
     command = [sys.executable, "-m", "genoformer", "predict", str(fasta), "-o", str(fasta.with_suffix(".h5"))]
     command += ["--model", str(options.model), "--overwrite", "--device", options.device]
     command += ["--batch-size", str(options.batch_size)]
@@ -93,7 +108,8 @@ def peak_bytes(fasta: Path, options: argparse.Namespace) -> int:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{words}")
-    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    fasta.with_suffix(".h5").unlink()
+    return Run(time.perf_counter() - began, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
 
 
 def show_memory(folder: Path, options: argparse.Namespace) -> None:
@@ -101,16 +117,18 @@ def show_memory(folder: Path, options: argparse.Namespace) -> None:
     beyond = []
     for bases in options.memory_bases:
         fasta = write_fasta(folder / f"contig{bases}.fa", records=1, length=bases)
-        peak = peak_bytes(fasta, options)
+        took, peak = predict(fasta, options)
         beyond.append(peak - bases)
-        print(f"memory: {bases:,} bases, peak {peak / 1e6:,.0f} MB, {beyond[-1] / 1e6:,.0f} MB beyond the sequence")
+        print(
+            f"memory: {bases:,} bases, peak {peak / 1e6:,.0f} MB, {beyond[-1] / 1e6:,.0f} MB beyond the sequence, {took:,.0f} s"
+        )
     if len(beyond) > 1:
         print(f"memory: beyond the sequence, {beyond[-1] / beyond[0] - 1:+.1%} from the first to the last")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default=DEFAULT_MODEL, help="bundled model or folder")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="bundled model, folder, or tiny")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--bases", type=int, default=3_000_000, help="of the sequence that is timed")
     parser.add_argument("--repeats", type=int, default=3)
@@ -131,17 +149,19 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if "memory" in options.parts:  # first, while this process is small
+        if options.model == "tiny":
+            options.model = str(folder / "tiny")
+            save_model(folder / "tiny", tiny_model(), tiny_config(), name="tiny", training={})
+        if "memory" in options.parts:
             show_memory(folder, options)
-        if {"speed", "short"} & set(options.parts):
+        if "short" in options.parts:
+            show_short(folder, options)
+        if "speed" in options.parts:
             model = load_model(options.model, device=choose_device(options.device))
             print(f"{model.checkpoint.name} on {model.device}, {torch.get_num_threads()} threads, torch ", end="")
             print(torch.__version__)
             seconds(write_fasta(folder / "warm.fa", records=1, length=min(options.bases, 100_000)), model, Settings())
-            if "speed" in options.parts:
-                show_speed(folder, model, options)
-            if "short" in options.parts:
-                show_short(folder, model, options)
+            show_speed(folder, model, options)
 
 
 if __name__ == "__main__":
