@@ -119,9 +119,8 @@ def show_memory(folder: Path, options: argparse.Namespace) -> None:
         fasta = write_fasta(folder / f"contig{bases}.fa", records=1, length=bases)
         took, peak = predict(fasta, options)
         beyond.append(peak - bases)
-        print(
-            f"memory: {bases:,} bases, peak {peak / 1e6:,.0f} MB, {beyond[-1] / 1e6:,.0f} MB beyond the sequence, {took:,.0f} s"
-        )
+        print(f"memory: {bases:,} bases, {took:,.0f} s, peak {peak / 1e6:,.0f} MB, ", end="")
+        print(f"{beyond[-1] / 1e6:,.0f} MB beyond the sequence")
     if len(beyond) > 1:
         print(f"memory: beyond the sequence, {beyond[-1] / beyond[0] - 1:+.1%} from the first to the last")
 
