@@ -146,6 +146,25 @@ def gff3_files(draw: st.DrawFn) -> tuple[list[Coding], bytes]:
     return found, ("\n".join(lines) + "\n").encode()
 
 
+class Aligned(NamedTuple):
+    """A read along a reference: operation and length of each part of its CIGAR, and its bases as they are in a BAM."""
+
+    cigar: list[tuple[int, int]]
+    bases: str
+
+
+@st.composite
+def alignments(draw: st.DrawFn) -> Aligned:
+    """Draw a CIGAR of every operation but B, in any order that the specification allows, and bases that it fits."""
+    length = st.integers(1, 9)
+    inner = draw(st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, 6, 7, 8]), length), min_size=1, max_size=12))
+    ends = [draw(st.lists(length, max_size=2)) for _ in range(2)]  # soft clips within hard ones
+    first, last = ([(operation, size) for operation, size in zip((4, 5), end, strict=False)] for end in ends)
+    cigar = [*first[::-1], *inner, *last]
+    count = sum(size for operation, size in cigar if operation in (0, 1, 4, 7, 8))
+    return Aligned(cigar, draw(st.text("ACGTN", min_size=count, max_size=count)))
+
+
 @st.composite
 def train_tables(draw: st.DrawFn) -> dict[str, object]:
     """Draw settings of a training that go together."""

@@ -16,6 +16,8 @@ from alignment_samples import (
     aligned_pairs,
     write_alignments,
 )
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from prediction_samples import FINE
 from projection_samples import (
     CUT,
@@ -30,6 +32,7 @@ from projection_samples import (
     project_file,
     some_reads,
 )
+from strategies import Aligned, alignments
 from tiny import Memory, random_bases
 
 from genoformer import pileup, projection_plan
@@ -65,18 +68,20 @@ def test_means_and_depth_are_those_of_a_plain_loop(seed: int, model: Genoformer,
     assert account(plan)["masked"] > 50
 
 
-def test_runs_are_where_a_walk_along_the_cigar_comes_to() -> None:
-    rng = np.random.default_rng(0)
-    ends = [[(5, 3), (4, 2)], [(4, 5)], [], [(5, 1)]]
-    read = pysam.AlignedSegment(pysam.AlignmentHeader.from_dict({"SQ": [{"SN": "c", "LN": 10_000}]}))
-    for _ in range(300):
-        read.reference_id, read.reference_start = 0, int(rng.integers(1000))
-        inner = [(int(rng.choice([0, 1, 2, 3, 6, 7, 8])), int(rng.integers(1, 9))) for _ in range(rng.integers(1, 12))]
-        read.cigartuples = [*ends[rng.integers(4)], *inner, *ends[rng.integers(4)][::-1]]
-        operations, lengths = np.array(read.cigartuples).T
-        found = np.stack(places_of(aligned_runs(operations, lengths, read.reference_start)), axis=1)
-        expected = [pair for pair in aligned_pairs(read) if None not in pair]
-        assert found.tolist() == [list(pair) for pair in expected]
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=alignments(), start=st.integers(0, 1000), flag=st.sampled_from([0, REVERSE]))
+def test_any_cigar_puts_bases_where_a_walk_along_it_comes_to(
+    drawn: Aligned, start: int, flag: int, tmp_path: Path
+) -> None:
+    words = "".join(f"{size}{'MIDNSHP=X'[operation]}" for operation, size in drawn.cigar)
+    path = write_alignments(tmp_path / "x.bam", {"c": 10_000}, [Read("r", flag, drawn.bases or None, 0, start, words)])
+    with pysam.AlignmentFile(str(path)) as file:
+        (read,) = file
+    operations, lengths = np.array(read.cigartuples).T
+    found = np.stack(places_of(aligned_runs(operations, lengths, read.reference_start)), axis=1)
+    assert found.tolist() == [list(pair) for pair in aligned_pairs(read) if None not in pair]
+    taken = [record.bases.decode() for record in open_sequences(path).records()]
+    assert taken == [read.get_forward_sequence() or ""]
 
 
 def test_the_opposite_strand_gives_the_mirrored_projection(model: Genoformer, tmp_path: Path) -> None:
