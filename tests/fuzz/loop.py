@@ -20,7 +20,7 @@ from targets import TARGETS, Target
 from genoformer.errors import GenoformerError
 
 SECONDS = 1.0
-"""of processor time that a file of some kilobytes may take"""
+"""of processor time that a file of some kilobytes may take, and half as much again at most"""
 MEMORY = 1 << 30
 """bytes that it may take, beyond what the process has"""
 GROWTH = 48 << 20
@@ -34,9 +34,24 @@ class TooSlowError(BaseException):
     """A reader took too long; no `except Exception` holds it."""
 
 
+class Clock:
+    """Told each half second of processor time."""
+
+    halves = 0
+    """that passed since a file was begun"""
+
+    def ring(self, _: int, __: FrameType | None) -> None:
+        self.halves += 1
+        if self.halves > 2 * SECONDS:
+            raise TooSlowError("took too long")
+
+
+CLOCK = Clock()
+
+
 def fault(target: Target, path: Path) -> str | None:
-    """Read a file; return what is wrong with how it was read, else None."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    """Read a file, with the limits of `guarded`; return what is wrong with how it was read, else None."""
+    CLOCK.halves = 0
     try:
         target.read(path)
     except GenoformerError as error:
@@ -44,8 +59,6 @@ def fault(target: Target, path: Path) -> str | None:
     except (Exception, TooSlowError) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
     return None
 
 
@@ -59,19 +72,17 @@ def _unfit(message: str) -> str | None:
 @contextmanager
 def guarded() -> Iterator[None]:
     """Limit time and memory, and keep log lines to oneself."""
-
-    def ring(_: int, __: FrameType | None) -> None:
-        raise TooSlowError("took too long")
-
-    before, limits = signal.signal(signal.SIGPROF, ring), resource.getrlimit(resource.RLIMIT_AS)
+    before, limits = signal.signal(signal.SIGPROF, CLOCK.ring), resource.getrlimit(resource.RLIMIT_AS)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, limits[1]))
     logging.disable(logging.CRITICAL)
+    signal.setitimer(signal.ITIMER_PROF, 0.5, 0.5)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             yield
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         logging.disable(logging.NOTSET)
         resource.setrlimit(resource.RLIMIT_AS, limits)
         signal.signal(signal.SIGPROF, before)

@@ -13,6 +13,7 @@ TEXTS = (
     *(b"-1", b"0", b"1e999", b"nan", b"inf", b"9" * 19, b"9" * 5000, b"2147483648", b"../../x", b"/dev/null", b"''"),
 )
 _MOST = 1 << 16
+_STRETCH = 1 << 10
 _TRIES = 3000
 
 
@@ -61,10 +62,11 @@ def _insert(bad: bytearray, dice: random.Random, others: Sequence[bytes], words:
 
 
 def _replace_token(bad: bytearray, dice: random.Random, others: Sequence[bytes], words: Sequence[bytes]) -> None:
-    tokens = list(re.finditer(rb"\d+|[A-Za-z_]+|[^\s\w]", bad[:_MOST]))
+    here = dice.choice((0, dice.randrange(len(bad))))
+    tokens = list(re.finditer(rb"\d+|[A-Za-z_]+|[^\s\w]", bad[here : here + _STRETCH]))
     if tokens:
         token = dice.choice(tokens)
-        bad[token.start() : token.end()] = dice.choice((*words, *TEXTS, b""))
+        bad[here + token.start() : here + token.end()] = dice.choice((*words, *TEXTS, b""))
 
 
 def _lines(bad: bytearray, dice: random.Random, others: Sequence[bytes], words: Sequence[bytes]) -> None:

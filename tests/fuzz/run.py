@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
 
-from loop import CORPUS, PATIENCE, attack, damaged, fault, guarded, prepared  # noqa: E402
+from loop import CORPUS, MEMORY, PATIENCE, attack, damaged, fault, guarded, prepared  # noqa: E402
 from mutations import shrink  # noqa: E402
 from targets import TARGETS  # noqa: E402
 
@@ -124,13 +124,23 @@ def main() -> int:
 
 
 def hunt(name: str, first: int, inputs: int) -> int:
-    """Attack a reader, shrink and keep what hurts, say how it went."""
-    began = time.monotonic()
+    """Attack a reader, say how it went."""
+    began, last = time.monotonic(), first + inputs
+    leak = TARGETS[name].leak
+    size = min(inputs, MEMORY // 2 // leak) if leak else inputs  # what is not given back ends with the process
+    for start in range(first, last, size):
+        if hunt_in_one(name, start, min(start + size, last)):
+            return 1
+    print(f"{name}: {inputs:,} damaged files, none hurt, {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+def hunt_in_one(name: str, first: int, last: int) -> int:
+    """Attack a reader in one process, shrink and keep what hurts."""
     with tempfile.TemporaryDirectory(prefix="genoformer-fuzz-") as at:
         folder = Path(at)
-        code, said = child(name, folder, "--range", str(first), str(first + inputs))
+        code, said = child(name, folder, "--range", str(first), str(last))
         if code == 0:
-            print(f"{name}: {inputs:,} damaged files, none hurt, {time.monotonic() - began:.0f} s", flush=True)
             return 0
         bad = folder / "bad"
         reached = folder / "reached"

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from loop import attack, corpus
+from loop import attack, corpus, fault, guarded
 from mutations import shrink
-from targets import NATIVE, TARGETS
+from targets import NATIVE, TARGETS, Target
 
 HERE = Path(__file__).parent
 
@@ -38,6 +38,22 @@ def test_damaged_files_for_c_libraries(tmp_path):
 
 def test_what_once_hurt_is_kept():
     assert len([path for name in TARGETS for path in corpus(name)]) > 10
+
+
+def endless(path):
+    while True:
+        pass
+
+
+def hungry(path):
+    return bytes(2 << 30)
+
+
+@pytest.mark.parametrize(("read", "wrong"), [(endless, "TooSlowError"), (hungry, "MemoryError")])
+def test_what_takes_too_long_or_too_much_is_told(read, wrong, tmp_path):
+    with guarded():
+        assert wrong in fault(Target("x", lambda _: [b""], read), tmp_path / "x")
+        assert fault(Target("x", lambda _: [b""], lambda _: None), tmp_path / "x") is None
 
 
 def test_shrinking():
