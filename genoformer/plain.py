@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tomllib
 import types
 import typing
@@ -15,6 +16,12 @@ from genoformer.errors import ConfigError
 T = TypeVar("T")
 _LARGEST = (1 << 63) - 1
 """Of whole numbers in TOML."""
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Return what the annotations of a dataclass mean."""
+    return typing.get_type_hints(kind)
 
 
 def _fits(value: Any, kind: Any) -> Any:
@@ -61,7 +68,7 @@ def from_dict(kind: type[T], values: Mapping[str, Any], *, where: str = "") -> T
     prefix = f"{where}: " if where else ""
     if not isinstance(values, Mapping):
         raise ConfigError(f"{prefix}expected a table for {kind.__name__}, got {values!r}")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(typing.cast(type, kind))
     known = [item.name for item in dataclasses.fields(kind)]  # type: ignore[arg-type]
     unknown = sorted(set(values) - set(known))
     if unknown:

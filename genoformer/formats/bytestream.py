@@ -91,10 +91,23 @@ class _Bytes:
         return piece.encode("utf-8", "surrogateescape") if isinstance(piece, str) else piece
 
 
+def _is_endless(path: Path) -> bool:
+    """Tell whether a path is a device, as /dev/zero or a disk, but neither a terminal nor /dev/null."""
+    about = path.stat()
+    if not stat.S_ISCHR(about.st_mode) and not stat.S_ISBLK(about.st_mode):
+        return False
+    if about.st_rdev == Path(os.devnull).stat().st_rdev:
+        return False
+    with path.open("rb", buffering=0) as stream:
+        return not stream.isatty()
+
+
 def _open_file(path: Path) -> IO[bytes]:
     try:
         if path.is_dir():
             raise InputError(f"{path}: is a folder; give a file")
+        if _is_endless(path):
+            raise InputError(f"{path}: is a device, which may never end; give a file or a pipe")
         return path.open("rb", buffering=0)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path") from None

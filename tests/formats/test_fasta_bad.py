@@ -5,12 +5,16 @@ from __future__ import annotations
 import gzip
 import logging
 import os
+import pty
+from pathlib import Path
 
 import pytest
 from strategies import COMPRESSIONS, bgzip
 
 from genoformer.errors import FormatError, InputError
+from genoformer.formats.bed import parse_regions
 from genoformer.formats.bytestream import sniff
+from genoformer.formats.gff3 import read_gff3
 from genoformer.formats.sequences import open_sequences
 from genoformer.regions import Region
 
@@ -133,3 +137,25 @@ def test_records_without_a_name_are_left_out_and_told(compress, tmp_path, caplog
     assert sequences.counts == {"no name": 4}
     assert sequences.fetch(Region("b", 1, 5)) == b"GGAA"
     assert caplog.messages == [f"{path}: 4 records have no name after '>' (the first in line 1) and are left out"]
+
+
+@pytest.mark.parametrize("device", ["zero", "full", "random", "urandom"])
+@pytest.mark.parametrize("read", [open_sequences, sniff, read_gff3, lambda path: parse_regions(path, {"c": 9})])
+def test_devices_that_never_end_are_refused(device, read):
+    path = f"/dev/{device}"
+    if not Path(path).exists():
+        pytest.skip(f"no {path} here")
+    with pytest.raises(InputError, match=f"^{path}: is a device, which may never end; give a file or a pipe$"):
+        read(path)
+
+
+def test_terminals_and_dev_null_are_read():
+    with pytest.raises(InputError, match="is empty"):
+        contents(open_sequences("/dev/null"))
+    typed, terminal = pty.openpty()
+    try:
+        os.write(typed, b">a\nACGT\n\x04")
+        assert contents(open_sequences(os.ttyname(terminal))) == [("a", "", b"ACGT")]
+    finally:
+        os.close(typed)
+        os.close(terminal)
