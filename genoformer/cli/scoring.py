@@ -64,7 +64,7 @@ scoring_options = bundle(
                  help="Bases the model sees, what changes in their middle. Time grows with it."),
     click.option("--share", type=click.IntRange(min=1), metavar="BASES",
                  help="Changes within so many bases may share a window and its reference; 1: each has its own, and "
-                      f"lies in its very middle.  [default: 1/{_CELLS} of the window]"),
+                      f"lies in its very middle.  [default: 1/{_CELLS} of the window; with crop, see there]"),
     click.option("--batch-size", type=click.IntRange(min=1), metavar="N",
                  help="Windows computed together: for speed, changes nothing else.  [default: what suits the device]"),
     click.option("--chunk-size", type=click.IntRange(min=0), metavar="TOKENS", hidden=True),
@@ -75,6 +75,6 @@ scoring_options = bundle(
                  help="NCBI translation table; auto tells 11 from 4 by the reference."),
     click.option("--method", type=click.Choice(["exact", "crop"]), default="exact", show_default=True,
                  help="exact: predict the whole window with every allele; crop: of substitutions only the bases around "
-                      "what they change, faster and mostly nearly the same (README)."),
+                      "what they change, in windows four times as long: faster, and about as right (README)."),
 )
 # fmt: on

@@ -13,6 +13,8 @@ from genoformer.model.genoformer import Genoformer
 
 _WIDEST, _AROUND, _PIECE = 4, 9, 24
 """Bases that may change, those to each side that tell of their codons, and both with some to spare."""
+_FLANK = 750
+"""Bases to each side among which most open frames end."""
 
 
 class Change(NamedTuple):
@@ -55,7 +57,11 @@ def changes(
         letters = torch.arange(LETTERS, device=codes.device)
         own[:, :LETTERS] = (haplotypes[row, first:last, None] == letters).to(own)
         found[row] = Change(first, own)
-    far = [row for row in range(len(haplotypes)) if row not in found]
+    left = [row for row in range(len(haplotypes)) if row not in found]
+    found |= _by_pieces(
+        model, haplotypes, codes, inputs, spans={row: spans[row] for row in left}, genetic_code=genetic_code
+    )
+    far = [row for row in left if row not in found]
     if far:
         all_inputs = model.sequence(haplotypes[far], genetic_code=genetic_code).bases
         is_changed = (all_inputs != inputs).any(dim=2).cpu().numpy()
@@ -63,6 +69,41 @@ def changes(
             first, last = _span(np.flatnonzero(changed))
             found[row] = Change(first, theirs[first:last].clone())
     return [found[row] for row in range(len(haplotypes))]
+
+
+def _by_pieces(
+    model: Genoformer,
+    haplotypes: Tensor,
+    codes: Tensor,
+    inputs: Tensor,
+    *,
+    spans: dict[int, tuple[int, int]],
+    genetic_code: int,
+) -> dict[int, Change]:
+    """Return the changes of haplotypes that end within a piece around the changed bases.
+
+    A stretch that reaches beyond the piece would change up to its edge, so what changes inside lies between two stops
+    there, and is as in the whole window. Where nothing changes, the inputs are those of the window.
+    """
+    size = 2 * _FLANK
+    narrow = [row for row, (first, last) in spans.items() if last - first <= _FLANK]
+    if len(codes) <= size or not narrow:
+        return {}
+    starts = torch.tensor([sum(spans[row]) // 2 - _FLANK for row in narrow], device=codes.device)
+    starts = starts.clamp(0, len(codes) - size)
+    index = starts[:, None] + torch.arange(size, device=codes.device)
+    pieces = torch.cat([haplotypes[narrow].gather(1, index), codes[index]])
+    theirs, ours = model.sequence(pieces, genetic_code=genetic_code).bases.chunk(2)
+    differs = theirs != ours
+    found = {}
+    for row, start, new, is_new, places in zip(
+        narrow, starts.tolist(), theirs, differs, differs.any(dim=2).cpu().numpy(), strict=True
+    ):
+        first, last = _span(np.flatnonzero(places))
+        if (first > 0 or start == 0) and (last < size or start + size == len(codes)):
+            old = inputs[start + first : start + last]
+            found[row] = Change(start + first, torch.where(is_new[first:last], new[first:last], old))
+    return found
 
 
 def _span(places: np.ndarray) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from genoformer.predict import Settings
 from genoformer.regions import Region
 from genoformer.variants.changes import changes
 
-MARGIN = 56
+MARGIN = 16
 """Tokens to each side of the changed inputs that are computed again, at least."""
 _TOKENS = 1 << 16
 """Computed together where there is no cache to fit into."""
@@ -136,7 +136,7 @@ class Crops:
         for each in asked:
             sizes.setdefault(each.tokens, []).append(each)
         for tokens, alike in sizes.items():
-            together = max((self.chunk_size or _TOKENS) // tokens, 1)
+            together = max((2 * self.chunk_size if self.chunk_size else _TOKENS) // tokens, 1)
             for first in range(0, len(alike), together):
                 yield alike[first : first + together]
 

@@ -25,14 +25,14 @@ from genoformer.regions import Region
 from genoformer.tokens import PAD, encode, gaps
 from genoformer.variants.crops import Crops, Stretch
 from genoformer.variants.effects import Effect, align, base_by_base, effect, trimmed
-from genoformer.variants.windows import DEFAULT_WINDOW, cell_size, window_of
+from genoformer.variants.windows import DEFAULT_WINDOW, cell_size, shared_window, window_of
 
 METHODS = ("exact", "crop")
 _GPU_BASES = 1 << 20
 """Bases computed together where there is no cache to fit into."""
 _PASSES = 8
 """Batches of variants that are gathered, so that haplotypes of one length share a batch."""
-_CROPS, _HELD_BASES = 256, 1 << 14
+_CROPS, _HELD_BASES = 512, 1 << 15
 """Variants, and bases of windows with all that the model makes of them, that are held together."""
 
 
@@ -53,7 +53,8 @@ class Scoring:
     Attributes
     ----------
     window : bases the model sees around a variant
-    cell : variants within so many bases share a window; None: an eighth of it; 1: each in the very middle
+    cell : variants within so many bases share a window; None: an eighth of it; 1: each in the very middle. With "crop"
+        and None, substitutions within three windows share one of four, so that each has half a window to each side
     settings : how predictions are computed; ``batch_size`` 1: as many windows as suit the device
     method : "exact": predict the whole window with every allele; "crop": of substitutions only the bases around what
         they change of the model's inputs, with all else held as it is without them; see `genoformer.variants.crops`
@@ -136,6 +137,9 @@ class _Scorer:
         self._windows: dict[Region, _Window] = {}
         self._references: dict[Region, Values] = {}
 
+    def _is_cropped(self, variant: Variant) -> bool:
+        return self.crops is not None and len(variant.reference) == len(variant.alternate)
+
     def batches(self, variants: Iterable[Variant]) -> Iterator[list[_Placed]]:
         """Yield the variants that are scored together: many enough for speed, in windows few enough for memory."""
         most = self.rows * _PASSES if self.crops is None else _CROPS
@@ -145,7 +149,7 @@ class _Scorer:
             why = self._reason(variant)
             region = None if why else self._region(variant)
             wanted = windows if region is None else windows | {region}
-            is_full = self.crops is not None and len(wanted) * self.scoring.window > _HELD_BASES
+            is_full = self.crops is not None and sum(each.length for each in wanted) > _HELD_BASES
             if batch and (len(batch) >= most or is_full):
                 yield batch
                 batch, wanted = [], wanted - windows
@@ -172,12 +176,13 @@ class _Scorer:
 
     def _cropped(self, batch: Sequence[_Placed], crops: Crops) -> dict[int, Stretch]:
         """Predict the variants of which only a part needs to be, by their index, and the references of all."""
-        self._references = crops.hold({region: window.codes for region, window in self._windows.items()})
         chosen = [
             (index, placed.region, self._alternate(placed.variant, placed.region))
             for index, placed in enumerate(batch)
-            if placed.region is not None and len(placed.variant.reference) == len(placed.variant.alternate)
+            if placed.region is not None and self._is_cropped(placed.variant)
         ]
+        held = dict.fromkeys(region for _, region, _ in chosen)
+        self._references = self._references | crops.hold({region: self._windows[region].codes for region in held})
         found = crops.changed([(region, codes) for _, region, codes in chosen])
         return {index: part for (index, _, _), part in zip(chosen, found, strict=True) if part is not None}
 
@@ -198,7 +203,10 @@ class _Scorer:
         left, right = trimmed(variant.reference.upper(), variant.alternate.upper())
         start, end = variant.start + left, variant.start + len(variant.reference) - right
         length = self.lengths[variant.sequence]
-        place = window_of(start, end, length, size=self.scoring.window, cell=self.cell)
+        size, cell = self.scoring.window, self.cell
+        if self._is_cropped(variant) and self.scoring.cell is None:
+            size, cell = shared_window(size)
+        place = window_of(start, end, length, size=size, cell=cell)
         return Region(
             variant.sequence, min(place[0], variant.start), max(place[1], variant.start + len(variant.reference))
         )

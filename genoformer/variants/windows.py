@@ -30,6 +30,14 @@ def cell_size(window: int, cell: int | None = None) -> int:
     return cell
 
 
+def shared_window(window: int) -> tuple[int, int]:
+    """Return size and cell of windows of which only parts are predicted again: large, since all share their cost.
+
+    A variant has at least half of ``window`` bases to each side, as in its very middle.
+    """
+    return 4 * window, 3 * window
+
+
 def window_of(start: int, end: int, length: int, *, size: int, cell: int) -> tuple[int, int]:
     """Return the window of bases [start, end) of a sequence of ``length`` bases; start = end lies between two.
 

@@ -13,9 +13,13 @@ from genoformer.variants.changes import changes
 
 
 @pytest.mark.parametrize("inputs", [(), *((name,) for name in INPUTS), tuple(INPUTS)])
-@pytest.mark.parametrize("length", [1, 3, 23, 24, 25, 150])
-def test_the_changed_inputs_are_all_that_change(inputs, length):
+@pytest.mark.parametrize(
+    ("length", "flank"),
+    [(1, 750), (3, 750), (23, 750), (24, 750), (25, 750), (150, 750), (150, 20), (400, 40), (900, 300)],
+)
+def test_the_changed_inputs_are_all_that_change(inputs, length, flank, monkeypatch):
     """Laid over those of the window they are those of the haplotype, for any input there is."""
+    monkeypatch.setattr(module, "_FLANK", flank)
     rng = np.random.default_rng(length)
     model = tiny_model(inputs=inputs)
     codes = torch.from_numpy(np.where(rng.random(length) < 0.05, 4, rng.integers(0, 4, length)).astype(np.uint8))
@@ -44,7 +48,13 @@ def test_most_are_not_computed_anew(monkeypatch):
     )
     changes(model, haplotypes, codes, held)
     assert 0 < sum(computed) < 120
+    monkeypatch.setattr(module, "_FLANK", 60)
+    computed.clear()
+    changes(model, haplotypes, codes, held)
+    assert len(computed) == 2
+    assert computed[1] < computed[0] / 4
     monkeypatch.setattr(module, "_WIDEST", 0)
+    monkeypatch.setattr(module, "_FLANK", 750)
     computed.clear()
     changes(model, haplotypes, codes, held)
     assert computed == [200]
