@@ -8,6 +8,7 @@ and what that would change within it; a part that is the whole window is exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -148,6 +149,8 @@ class _Crop(Place):
         self._own = Span(side, side + tokens)
         self._around = tokens + 2 * side
         self._layer = -1  # that is being computed
+        edges = [row for row in range(1, len(parts)) if parts[row].held is not parts[row - 1].held]
+        self._alike = [slice(*pair) for pair in pairwise([0, *edges, len(parts)])]  # parts of one window
 
     def own(self, tokens: int) -> Span:
         return self._own
@@ -163,9 +166,9 @@ class _Crop(Place):
         if isinstance(own, Pair):
             return Pair(self._merged(own.first, held), self._merged(own.second, [x.second for x in held if x.second]))
         if isinstance(own, Totals):
-            rest = [self._rest(x, part.start) for x, part in zip(held, self.parts, strict=True)]
-            keys, values = (torch.stack(tensors) for tensors in zip(*rest, strict=True))
-            return Totals(keys + own.keys, values + own.values, own.weights)
+            rest = [self._rest(held[rows.start], rows) for rows in self._alike]
+            keys, values = (torch.cat(tensors) for tensors in zip(*rest, strict=True))
+            return Totals(keys.add_(own.keys), values.add_(own.values), own.weights)
         assert isinstance(own, Segments)
         (segment,) = own.parts
         keys = self._between([x.keys for x in held], segment.keys, dim=1)
@@ -173,12 +176,13 @@ class _Crop(Place):
         mask = None if self.mask is None else self.mask.to(keys.device)
         return Segments((Segment(0, keys, values, mask),))
 
-    def _rest(self, held: _Kept, start: int) -> tuple[Tensor, Tensor]:
-        """Return the sums over all tokens of a window but those of its part."""
+    def _rest(self, held: _Kept, rows: slice) -> tuple[Tensor, Tensor]:
+        """Return the sums over all tokens of a window but those of each of its parts."""
         assert held.before is not None
-        first, last = start // GRID, (start + self._own.end - self._own.start) // GRID
-        keys, values = (sums[first] - sums[last] for sums in held.before[:2])
-        return held.keys + keys, held.values + values
+        first = torch.tensor([part.start // GRID for part in self.parts[rows]], device=held.keys.device)
+        last = first + (self._own.end - self._own.start) // GRID
+        keys, values = (sums[first].sub_(sums[last]) for sums in held.before[:2])
+        return keys.add_(held.keys), values.add_(held.values)
 
     def _between(self, held: Sequence[Tensor], own: Tensor, *, dim: int) -> Tensor:
         """Put what was computed of each part between what is held around it."""

@@ -177,6 +177,11 @@ def called(function: Callable, *arguments: object) -> object:
     return function(*arguments)
 
 
+def joined(chunks: Sequence[Tensor]) -> Tensor:
+    """Put chunks (B, T, C) one behind the other; a single one is not copied."""
+    return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks), dim=1)
+
+
 class Encoder(nn.Module):
     """The stem and the blocks over one resident sequence, chunk by chunk."""
 
@@ -200,12 +205,12 @@ class Encoder(nn.Module):
         chunks = spans(own.end - own.start, chunk_size, first=own.start)
         call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
         device = sequence.bases.device
-        x = torch.cat([in_float(call(self.stem, sequence, span)).to(device) for span in chunks], dim=1)  # type: ignore[arg-type]
+        x = joined([in_float(call(self.stem, sequence, span)).to(device) for span in chunks])  # type: ignore[arg-type]
         real = None if sequence.token_mask is None else sequence.token_mask[:, own.start : own.end, None]
         x = kept(x, real)
         for block in list(self.blocks)[:layers]:
             assert isinstance(block, Block)
-            x = torch.cat(list(self._through(block, place.around(x), sequence, chunks, call)), dim=1)
+            x = joined(list(self._through(block, place.around(x), sequence, chunks, call)))
             x = kept(x, real)
         return x
 

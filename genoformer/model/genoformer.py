@@ -25,6 +25,7 @@ from genoformer.model.encoder import (
     Stem,
     called,
     inside,
+    joined,
     kept,
     prepare,
     recomputed,
@@ -149,7 +150,7 @@ class Genoformer(nn.Module):
         chunks = spans(own.end - own.start, chunk_size, first=own.start)
         call = recomputed if len(chunks) > 1 and torch.is_grad_enabled() else called
         parts = [call(self.decode, sequence, tokens, span) for span in chunks]
-        return {name: torch.cat([part[name] for part in parts], dim=1) for name in self.heads}  # type: ignore[index]
+        return {name: joined([part[name] for part in parts]) for name in self.heads}  # type: ignore[index]
 
     @torch.inference_mode()
     def embed(

@@ -13,7 +13,7 @@ from genoformer.model.genoformer import Genoformer
 
 _WIDEST, _AROUND, _PIECE = 4, 9, 24
 """Bases that may change, those to each side that tell of their codons, and both with some to spare."""
-_FLANK = 750
+_FLANK = 500
 """Bases to each side among which most open frames end."""
 
 
@@ -91,10 +91,11 @@ def _by_pieces(
         return {}
     starts = torch.tensor([sum(spans[row]) // 2 - _FLANK for row in narrow], device=codes.device)
     starts = starts.clamp(0, len(codes) - size)
-    index = starts[:, None] + torch.arange(size, device=codes.device)
-    pieces = torch.cat([haplotypes[narrow].gather(1, index), codes[index]])
-    theirs, ours = model.sequence(pieces, genetic_code=genetic_code).bases.chunk(2)
-    differs = theirs != ours
+    alone, which = starts.unique(return_inverse=True)
+    within = torch.arange(size, device=codes.device)
+    pieces = torch.cat([haplotypes[narrow].gather(1, starts[:, None] + within), codes[alone[:, None] + within]])
+    theirs, ours = model.sequence(pieces, genetic_code=genetic_code).bases.split([len(narrow), len(alone)])
+    differs = theirs != ours[which]
     found = {}
     for row, start, new, is_new, places in zip(
         narrow, starts.tolist(), theirs, differs, differs.any(dim=2).cpu().numpy(), strict=True

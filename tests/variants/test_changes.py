@@ -15,7 +15,7 @@ from genoformer.variants.changes import changes
 @pytest.mark.parametrize("inputs", [(), *((name,) for name in INPUTS), tuple(INPUTS)])
 @pytest.mark.parametrize(
     ("length", "flank"),
-    [(1, 750), (3, 750), (23, 750), (24, 750), (25, 750), (150, 750), (150, 20), (400, 40), (900, 300)],
+    [(1, 500), (3, 500), (23, 500), (24, 500), (25, 500), (150, 500), (150, 20), (400, 40), (900, 300)],
 )
 def test_the_changed_inputs_are_all_that_change(inputs, length, flank, monkeypatch):
     """Laid over those of the window they are those of the haplotype, for any input there is."""
@@ -54,7 +54,7 @@ def test_most_are_not_computed_anew(monkeypatch):
     assert len(computed) == 2
     assert computed[1] < computed[0] / 4
     monkeypatch.setattr(module, "_WIDEST", 0)
-    monkeypatch.setattr(module, "_FLANK", 750)
+    monkeypatch.setattr(module, "_FLANK", 500)
     computed.clear()
     changes(model, haplotypes, codes, held)
     assert computed == [200]
