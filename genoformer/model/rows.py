@@ -6,6 +6,7 @@ disk is an error that can be told, where a mapping would end the process.
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import tempfile
@@ -40,7 +41,16 @@ class MemoryRows:
     """Rows in memory, which a GPU reads at once where it is pinned."""
 
     def __init__(self, rows: int, width: int, *, pinned: bool = False) -> None:
-        self._held = torch.empty(rows, width, dtype=torch.float32, pin_memory=pinned)
+        """Take the memory.
+
+        From the system itself where it can be, to which it goes back at once: what `malloc` keeps for later is not
+        always found large enough by the next one.
+        """
+        size = rows * width * _SIZE
+        if pinned or not size:
+            self._held = torch.empty(rows, width, dtype=torch.float32, pin_memory=pinned)
+            return
+        self._held = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.float32).view(rows, width)
 
     def read(self, start: int, end: int) -> Tensor:
         return self._held[start:end]
@@ -100,8 +110,8 @@ class Scratch:
         if not self.offload:
             try:
                 return MemoryRows(count, width, pinned=self._pinned)
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
+            except (OSError, OverflowError, MemoryError, RuntimeError) as error:
+                if not isinstance(error, OSError | OverflowError) and not is_out_of_memory(error):
                     raise
                 raise ResourceError(
                     f"{size:,} bytes of memory are needed for what is computed of a sequence; use --offload to keep "

@@ -71,13 +71,38 @@ def test_a_folder_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         scratch.rows(10, 2)
 
 
-def test_memory_without_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [1 << 48, 1 << 61])
+def test_memory_without_room_is_told(count: int) -> None:
+    with (
+        pytest.raises(ResourceError, match=rf"{8 * count:,} bytes of memory .* use --offload"),
+        Scratch(offload=False, device=CPU) as scratch,
+    ):
+        scratch.rows(count, 2)
+
+
+def test_pinned_memory_without_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: object, **__: object) -> torch.Tensor:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(torch, "empty", none_left)
     with (
         pytest.raises(ResourceError, match=r"80 bytes of memory .* use --offload"),
-        Scratch(offload=False, device=CPU) as scratch,
+        Scratch(offload=False, device=torch.device("cuda")) as scratch,
     ):
         scratch.rows(10, 2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_memory_goes_back_at_once() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before, peak = resident(), 0
+    for _ in range(4):
+        with Scratch(offload=False, device=CPU) as scratch:
+            held = scratch.rows(1 << 20, 16)
+            held.write(0, torch.ones(1 << 20, 16))
+            peak = max(peak, resident())
+            del held
+    assert resident() - before < 100 << 20
+    assert peak - before < 200 << 20
