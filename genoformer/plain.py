@@ -16,6 +16,8 @@ from genoformer.errors import ConfigError
 T = TypeVar("T")
 _LARGEST = (1 << 63) - 1
 """Of whole numbers in TOML."""
+_LONGEST = 1 << 24
+"""Letters of a text that people write."""
 
 
 @functools.cache
@@ -97,6 +99,20 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def read_small(path: str | Path, *, encoding: str = "utf-8") -> str:
+    """Read a text that people write, which has an end.
+
+    Raises
+    ------
+    OSError, ValueError : it cannot be read, is no text, or is far longer than anyone writes
+    """
+    with Path(path).open(encoding=encoding) as stream:
+        content = stream.read(_LONGEST + 1)
+    if len(content) > _LONGEST:
+        raise ValueError(f"it has more than {_LONGEST:,} letters")
+    return content
+
+
 def read_toml(kind: type[T], path: str | Path) -> T:
     """Read a configuration file.
 
@@ -105,7 +121,7 @@ def read_toml(kind: type[T], path: str | Path) -> T:
     ConfigError : the file cannot be read, is not TOML, or does not describe a `kind`
     """
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = tomllib.loads(read_small(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except RecursionError:

@@ -17,11 +17,12 @@ from genoformer.attention import ATTENTION, PROJECTIONS
 from genoformer.attention.features import FEATURES
 from genoformer.attention.projections import Sharing
 from genoformer.config import INPUTS, ModelConfig
-from genoformer.errors import ConfigError
+from genoformer.errors import ConfigError, InputError
 from genoformer.model.genoformer import build
 from genoformer.plain import from_dict, read_toml, to_dict
 from genoformer.tracks import TRACKS
 from genoformer.training.config import RunConfig, Sample, TrainConfig
+from genoformer.training.samples_table import read_samples_table
 
 KINDS = [ModelConfig, TrainConfig, Sample, RunConfig]
 TINY: dict[str, Any] = {"width": 16, "heads": 2, "stem_channels": 4, "performer_count": 8, "hybrid_local_heads": 1}
@@ -250,3 +251,11 @@ def test_shipped_configurations_are_valid() -> None:
     shipped = sorted((Path(module.__file__).parents[1] / "pipelines").rglob("config/*.toml"))
     for path in shipped:
         assert read_toml(RunConfig, path).samples
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no /dev/zero here")
+def test_what_never_ends_is_no_recipe_and_no_table_of_samples() -> None:
+    with pytest.raises(ConfigError, match=r"^/dev/zero: not valid TOML: it has more than 16,777,216 letters$"):
+        read_toml(RunConfig, "/dev/zero")
+    with pytest.raises(InputError, match=r"^/dev/zero: no table of samples: it has more than 16,777,216 letters$"):
+        read_samples_table(Path("/dev/zero"))

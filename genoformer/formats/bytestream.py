@@ -43,7 +43,7 @@ class Source:
 
     Raises
     ------
-    InputError : there is no such file, it is a folder, or it may not be read
+    InputError : there is no such file, it is a folder or a device, or it may not be read
     ResourceError : no room for the copy of a pipe
     """
 
@@ -55,6 +55,7 @@ class Source:
             self.path = self._copy(_Bytes(path))
             return
         if str(path) == STDIN:
+            _refuse_endless(sys.stdin.buffer, self.name)
             self.path = self._copy(sys.stdin.buffer)
             return
         with _open_file(Path(path)) as stream:
@@ -91,24 +92,28 @@ class _Bytes:
         return piece.encode("utf-8", "surrogateescape") if isinstance(piece, str) else piece
 
 
-def _is_endless(path: Path) -> bool:
-    """Tell whether a path is a device, as /dev/zero or a disk, but neither a terminal nor /dev/null."""
-    about = path.stat()
-    if not stat.S_ISCHR(about.st_mode) and not stat.S_ISBLK(about.st_mode):
-        return False
-    if about.st_rdev == Path(os.devnull).stat().st_rdev:
-        return False
-    with path.open("rb", buffering=0) as stream:
-        return not stream.isatty()
+def _refuse_endless(stream: IO[bytes], name: str) -> None:
+    """Refuse a device, as /dev/zero or a disk, but neither a terminal nor /dev/null."""
+    try:
+        about = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # no file of the system
+        return
+    is_device = stat.S_ISCHR(about.st_mode) or stat.S_ISBLK(about.st_mode)
+    if is_device and about.st_rdev != Path(os.devnull).stat().st_rdev and not stream.isatty():
+        raise InputError(f"{name}: is a device, which may never end; give a file or a pipe")
 
 
 def _open_file(path: Path) -> IO[bytes]:
     try:
         if path.is_dir():
             raise InputError(f"{path}: is a folder; give a file")
-        if _is_endless(path):
-            raise InputError(f"{path}: is a device, which may never end; give a file or a pipe")
-        return path.open("rb", buffering=0)
+        stream = path.open("rb", buffering=0)
+        try:
+            _refuse_endless(stream, str(path))
+        except InputError:
+            stream.close()
+            raise
+        return stream
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path") from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL byte
@@ -228,7 +233,7 @@ def sniff(path: str | os.PathLike[str]) -> Kind:
 
     Raises
     ------
-    InputError : there is no such file, it is a folder, or it may not be read
+    InputError : there is no such file, it is a folder or a device, or it may not be read
     """
     if str(path) == STDIN:
         return kind_of(_peek(sys.stdin.buffer))

@@ -111,7 +111,7 @@ class Scratch:
             try:
                 return MemoryRows(count, width, pinned=self._pinned)
             except (OSError, OverflowError, MemoryError, RuntimeError) as error:
-                if not isinstance(error, OSError | OverflowError) and not is_out_of_memory(error):
+                if isinstance(error, RuntimeError) and not is_out_of_memory(error):
                     raise
                 raise ResourceError(
                     f"{size:,} bytes of memory are needed for what is computed of a sequence; use --offload to keep "

@@ -67,7 +67,7 @@ class TrainConfig:
     windows : bases of the windows; each step draws one of these lengths, with as many windows as fill `step_bases`
     window_shares : how often each of `windows` is drawn, relative to the others; none: all alike
     step_bases : bases of one pass through the model
-    accumulate : passes whose gradients are added up for one step
+    accumulate : passes of each process whose gradients are added up for one step
     split_windows : several processes share out the positions of each window, instead of the windows of a step: for
         windows that are too long for one device. However many there are, a step is then the same
     steps : how many steps

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from genoformer.errors import ConfigError, InputError
+from genoformer.plain import read_small
 from genoformer.tracks import Track
 from genoformer.training.config import LabelFiles, Sample
 
@@ -28,13 +29,15 @@ def read_samples_table(path: Path, *, tracks: Sequence[Track] = ()) -> tuple[Sam
     InputError : there is no such file, it has no samples, or a line says something else
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_small(path, encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}: not text in UTF-8: {error}; save the table of samples as tab-separated text"
         ) from None
+    except ValueError as error:
+        raise InputError(f"{path}: no table of samples: {error}") from None
     rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
     header = [column.strip() for column in rows[0][1]] if rows else []
     _check_header(path, header, tracks)

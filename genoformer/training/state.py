@@ -33,6 +33,7 @@ from genoformer.training.team import ALONE, Team
 
 _STEM = "encoder.stem.first.weight"
 _LISTED = 4
+_LARGEST_TEAM = 4096
 
 Digests = dict[str, list[list[str]]]
 """Name and digest of each genome, by split."""
@@ -151,10 +152,20 @@ def load_state(state: State, path: Path, config: RunConfig) -> None:
     for name, parameter in state.model.named_parameters():
         keys = {key.removeprefix(name + "."): key for key in moments if key.rpartition(".")[0] == name}
         state.optimizer.state[parameter] = {key: moments[full].clone() for key, full in keys.items()}
-    state.step, state.passes = about["step"], about["passes"] or state.passes
+    state.step = about["step"]
+    if about["passes"] is not None:
+        state.passes = _checked_passes(path, about["passes"], config)
     for key in ("best", "best_step", "stale"):
         setattr(state, key, about["validation"].get(key, getattr(state, key)))
     state.data, state.origin = about["data"], about["origin"]
+
+
+def _checked_passes(path: Path, passes: int, config: RunConfig) -> int:
+    """Refuse what no team can have begun with, as memory is taken by it."""
+    each, most = config.train.accumulate, 1 if config.train.split_windows else _LARGEST_TEAM
+    if passes % each or not 1 <= passes // each <= most:
+        raise CheckpointError(f"{path}: damaged: {passes} passes a step, where accumulate is {each}; copy it again")
+    return passes
 
 
 def _about(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
@@ -167,7 +178,8 @@ def _about(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
         }
         if not all(isinstance(value, dict) for value in about.values()):
             raise ValueError("expected objects")
-        return about | {"step": int(metadata["step"]), "passes": int(metadata.get("passes", "0"))}
+        passes = int(metadata["passes"]) if "passes" in metadata else None
+        return about | {"step": int(metadata["step"]), "passes": passes}
     except (ValueError, KeyError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged: its metadata cannot be read ({error}); copy it again") from None
 

@@ -149,6 +149,14 @@ def test_devices_that_never_end_are_refused(device, read):
         read(path)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no /dev/zero here")
+def test_standard_input_that_never_ends_is_refused(monkeypatch):
+    with Path("/dev/zero").open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        with pytest.raises(InputError, match=r"^standard input: is a device, which may never end"):
+            open_sequences("-")
+
+
 def test_terminals_and_dev_null_are_read():
     with pytest.raises(InputError, match="is empty"):
         contents(open_sequences("/dev/null"))

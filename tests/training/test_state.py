@@ -66,6 +66,20 @@ def test_a_checkpoint_without_what_is_new_is_resumed(tmp_path: Path, root: Path)
         take(config, tmp_path / "run", root, resume=True)
 
 
+@pytest.mark.parametrize("passes", ["0", "-2", "3", str(2 * 5000), str(1 << 70), "two"])
+def test_passes_that_no_team_began_with_are_refused(passes: str, tmp_path: Path, root: Path) -> None:
+    config = run_config(steps=4, accumulate=2)
+    take(config, tmp_path / "run", root, steps=3)
+    tensors, about = read_tensors(tmp_path / "run" / STATE)
+    assert about["passes"] == "2"
+    write_tensors(tensors, tmp_path / "run" / STATE, about | {"passes": passes})
+    with pytest.raises(CheckpointError, match="damaged: ") as caught:
+        take(config, tmp_path / "run", root, resume=True)
+    assert "\n" not in str(caught.value)
+    write_tensors(tensors, tmp_path / "run" / STATE, about | {"passes": "6"})
+    assert [step.step for step in take(config, tmp_path / "run", root, resume=True)] == [3, 4]
+
+
 def test_what_differs_is_named(tmp_path: Path, root: Path) -> None:
     take(run_config(steps=2), tmp_path / "run", root)
     with pytest.raises(CheckpointError, match=r"\[train\] configuration \(seed was 0, is 3\)"):

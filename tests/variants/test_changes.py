@@ -35,6 +35,28 @@ def test_the_changed_inputs_are_all_that_change(inputs, length, flank, monkeypat
         assert torch.equal(found, theirs)
 
 
+@pytest.mark.parametrize("inputs", [*((name,) for name in INPUTS), tuple(INPUTS)])
+@pytest.mark.parametrize("length", [1001, 1500, 4000])
+def test_frames_that_are_open_for_long(inputs, length):
+    """Where stops are rare, ends of pieces and the farthest that distances tell of come before the next one."""
+    rng = np.random.default_rng(length)
+    model = tiny_model(inputs=inputs)
+    codes = rng.choice(4, length, p=[0.06, 0.44, 0.44, 0.06]).astype(np.uint8)
+    for place in rng.choice(length - 3, 4):
+        codes[place : place + 3] = (3, 0, 0)  # TAA
+    codes = torch.from_numpy(codes)
+    haplotypes = codes.repeat(150, 1)
+    for row, haplotype in enumerate(haplotypes):
+        place = int(rng.choice([rng.integers(length), row % 12, length - 1 - row % 12]))
+        haplotype[place : place + 3] = torch.tensor((3, 0, 2) if row % 2 else (1, 1, 1))[: length - place]  # TAG or CCC
+    held = model.sequence(codes[None]).bases[0]
+    expected = model.sequence(haplotypes).bases
+    for change, theirs in zip(changes(model, haplotypes, codes, held), expected, strict=True):
+        found = held.clone()
+        found[change.start : change.end] = change.inputs
+        assert torch.equal(found, theirs)
+
+
 def test_most_are_not_computed_anew(monkeypatch):
     model = tiny_model(inputs=tuple(INPUTS))
     codes = torch.from_numpy(np.random.default_rng(0).integers(0, 4, 600).astype(np.uint8))
