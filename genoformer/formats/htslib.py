@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from genoformer.errors import FormatError, InputError
 from genoformer.formats.bytestream import Source
 from genoformer.formats.cache import index_path
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+    from types import TracebackType
 
 _LOCK = threading.RLock()
 _URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:")
@@ -34,13 +40,34 @@ def quiet_and_offline() -> Iterator[None]:
         if not before or "://" in before:  # empty: htslib before 1.22 asks a public server
             os.environ["REF_PATH"] = os.devnull
         try:
-            yield
+            with _no_words_of_closing():
+                yield
         finally:
             pysam.set_verbosity(verbosity)
             if before is None:
                 os.environ.pop("REF_PATH", None)
             else:
                 os.environ["REF_PATH"] = before
+
+
+@contextmanager
+def _no_words_of_closing() -> Iterator[None]:
+    """Keep pysam from telling of files that it drops for an error, when these fail once more, at closing."""
+    hooks = sys.unraisablehook, sys.excepthook
+
+    def tell_others(told: UnraisableHookArgs) -> None:
+        if not (isinstance(told.exc_value, OSError) and "pysam" in str(told.object)):
+            hooks[0](told)
+
+    def tell_other_errors(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not (isinstance(error, OSError) and trace is None):  # Cython prints the error before it tells of it
+            hooks[1](kind, error, trace)
+
+    sys.unraisablehook, sys.excepthook = tell_others, tell_other_errors
+    try:
+        yield
+    finally:
+        sys.unraisablehook, sys.excepthook = hooks
 
 
 def cut_short(name: str) -> FormatError:

@@ -7,6 +7,7 @@ import os
 import random
 import resource
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -48,18 +49,22 @@ class Clock:
 
 CLOCK = Clock()
 
+UNRAISED: list[str] = []
+"""what went wrong where nothing can be raised, as at closing: users would see a traceback"""
+
 
 def fault(target: Target, path: Path) -> str | None:
     """Read a file, with the limits of `guarded`; return what is wrong with how it was read, else None."""
     CLOCK.halves = 0
+    UNRAISED.clear()
     try:
         target.read(path)
     except GenoformerError as error:
-        return _unfit(str(error))
+        return _unfit(str(error)) or next(iter(UNRAISED), None)
     except (Exception, TooSlowError) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
-    return None
+    return next(iter(UNRAISED), None)
 
 
 def _unfit(message: str) -> str | None:
@@ -76,6 +81,7 @@ def guarded() -> Iterator[None]:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, limits[1]))
     logging.disable(logging.CRITICAL)
+    tell, sys.unraisablehook = sys.unraisablehook, lambda told: UNRAISED.append(f"{told.exc_value!r} in {told.object}")
     signal.setitimer(signal.ITIMER_PROF, 0.5, 0.5)
     try:
         with warnings.catch_warnings():
@@ -83,6 +89,7 @@ def guarded() -> Iterator[None]:
             yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        sys.unraisablehook = tell
         logging.disable(logging.NOTSET)
         resource.setrlimit(resource.RLIMIT_AS, limits)
         signal.signal(signal.SIGPROF, before)

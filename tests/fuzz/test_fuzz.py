@@ -33,7 +33,7 @@ def test_damaged_files_for_c_libraries(tmp_path):
     run = subprocess.run(
         [*command, "--folder", str(tmp_path)], capture_output=True, text=True, check=False, env=environment, timeout=120
     )
-    assert (run.returncode, run.stdout) == (0, ""), run.stderr
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
 def test_what_once_hurt_is_kept():
