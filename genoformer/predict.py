@@ -21,7 +21,7 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, make_plan
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region
-from genoformer.store import Shard, TrackStore
+from genoformer.store import Output
 from genoformer.streamed import streamed_values
 from genoformer.writing import provenance, write_missing
 
@@ -264,29 +264,21 @@ def _no_number(start: int, values: np.ndarray, wrong: np.ndarray) -> str:
     )
 
 
-def predict_to_store(  # noqa: PLR0913 - a run is a plan, a model and what to do about an older one
+def predict_to_store(
     plan: Plan,
     sequences: Sequences,
     model: Genoformer,
-    output: str | Path,
+    output: str | Path | Output,
     *,
     settings: Settings,
-    command: str = "",
-    resume: bool = False,
-    overwrite: bool = False,
-    shard: Shard | None = None,
-    wait: float = 0.0,
     report: Callable[[int], None] = lambda _: None,
     workers: Workers | None = None,
 ) -> Path:
-    """Predict what a plan says into an HDF5 store, which appears at ``output`` once it is whole.
+    """Predict what a plan says into an HDF5 store, which appears under its name once it is whole.
 
     Parameters
     ----------
-    resume : go on with what an interrupted run left in ``<output>.part``
-    overwrite : replace what is at ``output``
-    shard : predict only this part, to be joined with the others by `genoformer.store.merge_shards`
-    wait : seconds to wait for another process that is writing there
+    output : its path; or an `Output`, which also says what to do about an interrupted run, and which shard to predict
     report : called with the number of bases done, those of an interrupted run first
     workers : see `predict`
 
@@ -296,21 +288,11 @@ def predict_to_store(  # noqa: PLR0913 - a run is a plan, a model and what to do
     ConfigError : the output exists, or an interrupted run had other settings
     ResourceError : the output cannot be written
     """
-    writer = TrackStore.create(
-        output,
-        plan.sequences,
-        model.tracks,
-        provenance=provenance(plan, model, settings, command=command, workers=workers),
-        blocks=plan.blocks,
-        overwrite=overwrite,
-        resume=resume,
-        shard=shard,
-        wait=wait,
-    )
     return write_missing(
-        writer,
+        Output.of(output),
         plan,
+        model.tracks,
         lambda done: predict_plan(plan, sequences, model, settings=settings, done=done, workers=workers),
-        shard=shard,
+        provenance=provenance(plan, model, settings, workers=workers),
         report=report,
     )

@@ -12,6 +12,7 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.plan import check_predictable, make_plan
 from genoformer.predict import Settings, predict_to_store
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW
+from genoformer.store import Output
 
 if TYPE_CHECKING:
     from genoformer.workers import Workers
@@ -57,8 +58,5 @@ def predict_file(  # noqa: PLR0913 - an input, an output, a model, and what user
         whole=window is None,
     )
     check_predictable(plan)
-    return predict_to_store(
-        plan, sequences, model, Path(output),
-        settings=settings or Settings(), command="genoformer.predict_file", overwrite=overwrite, resume=resume,
-        workers=workers,
-    )  # fmt: skip
+    where = Output(output, "genoformer.predict_file", overwrite=overwrite, resume=resume)
+    return predict_to_store(plan, sequences, model, where, settings=settings or Settings(), workers=workers)

@@ -20,11 +20,12 @@ from genoformer.formats.sequences import Sequences
 from genoformer.model.genoformer import Genoformer
 from genoformer.pileup import Cell, Cells, Pileup
 from genoformer.plan import make_plan
-from genoformer.predict import Settings, check_fits, new_fitting, predict_plan, provenance, write_missing
+from genoformer.predict import Settings, check_fits, new_fitting, predict_plan
 from genoformer.projection_plan import HeldReads, Projection, add_to_digest, begin_digest, placed_reads
 from genoformer.regions import Block
-from genoformer.store import Shard, TrackStore
+from genoformer.store import Output
 from genoformer.tracks import Track
+from genoformer.writing import provenance, write_missing
 
 if TYPE_CHECKING:
     from genoformer.workers import Workers
@@ -147,42 +148,27 @@ def _add(pileup: Pileup[_Sums], read: Placed, block: Block, mirrors: dict[str, l
             sums.values[name][within] += found[:, mirrors[name]] if read.is_reverse else found
 
 
-def project_to_store(  # noqa: PLR0913 - as predict_to_store
+def project_to_store(
     plan: Projection,
     sequences: Sequences,
     model: Genoformer,
-    output: str | Path,
+    output: str | Path | Output,
     *,
     settings: Settings,
-    command: str = "",
-    resume: bool = False,
-    overwrite: bool = False,
-    shard: Shard | None = None,
-    wait: float = 0.0,
     report: Callable[[int], None] = lambda _: None,
     workers: Workers | None = None,
 ) -> Path:
     """Write the means of a projection to an HDF5 store, with a track of their depth; see `predict_to_store`."""
-    writer = TrackStore.create(
-        output,
-        plan.sequences,
-        [*model.tracks, DEPTH],
-        provenance=provenance(plan, model, settings, command=command, workers=workers),
-        blocks=plan.blocks,
-        overwrite=overwrite,
-        resume=resume,
-        shard=shard,
-        wait=wait,
-    )
 
     def missing(done: np.ndarray) -> Iterator[Block]:
         tick = partial(report, 0)
         return project_plan(plan, sequences, model, settings=settings, done=done, tick=tick, workers=workers)
 
     return write_missing(
-        writer,
+        Output.of(output),
         plan,
+        [*model.tracks, DEPTH],
         missing,
-        shard=shard,
+        provenance=provenance(plan, model, settings, workers=workers),
         report=report,
     )

@@ -14,7 +14,7 @@ from genoformer.errors import FormatError
 from genoformer.formats.sequences import BamAs, Record, Sequences, check_bam_as, check_region, open_sequences, sniff
 from genoformer.plan import Plan, planned_records
 from genoformer.regions import Block, Region
-from genoformer.store import TrackStore, open_store
+from genoformer.store import Output, open_store
 from genoformer.tokens import Composition, decode, encode
 from genoformer.tracks import TOKENS
 
@@ -22,15 +22,11 @@ if TYPE_CHECKING:
     from genoformer.formats.bam import ReadFilter
 
 
-def tokenize_to_store(  # noqa: PLR0913 - as of `predict_to_store`: a plan, and what to do about an older file
+def tokenize_to_store(
     plan: Plan,
     sequences: Sequences,
-    output: str | Path,
+    output: str | Path | Output,
     *,
-    command: str = "",
-    overwrite: bool = False,
-    resume: bool = False,
-    wait: float = 0.0,
     report: Callable[[int], None] = lambda _: None,
 ) -> Path:
     """Write the tokens of every sequence, and the windows they are cut into.
@@ -44,13 +40,11 @@ def tokenize_to_store(  # noqa: PLR0913 - as of `predict_to_store`: a plan, and 
         for index in range(len(plan.sequences))
         for window in plan.windows(index)
     ]
-    writer = TrackStore.create(
-        output,
+    writer = Output.of(output).create(
         plan.sequences,
         [TOKENS],
         provenance={
             "identity": {"input-sha256": plan.input_digest(), "window": plan.window, "overlap": plan.overlap},
-            "command": command,
             "input": plan.source,
             "letters": plan.letters._asdict(),
             "accounting": plan.accounting._asdict(),
@@ -58,9 +52,6 @@ def tokenize_to_store(  # noqa: PLR0913 - as of `predict_to_store`: a plan, and 
             "versions": {"genoformer": genoformer.__version__, **plan.made_by.get("versions", {})},
         },
         blocks=_whole_blocks(plan),
-        overwrite=overwrite,
-        resume=resume,
-        wait=wait,
         dtype="uint8",
     )
     with writer:

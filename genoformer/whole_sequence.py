@@ -19,23 +19,18 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.plan import Plan
 from genoformer.predict import Settings, check_fits, finished, predict_plan
 from genoformer.regions import Block
-from genoformer.store import Shard, TrackStore
+from genoformer.store import Output, Shard
 from genoformer.streamed import gathered, streamed_values
 from genoformer.writing import provenance, write_missing
 
 
-def predict_whole_to_store(  # noqa: PLR0913 - as of `predict_to_store`, whose arguments these are
+def predict_whole_to_store(
     plan: Plan,
     sequences: Sequences,
     model: Genoformer,
-    output: str | Path,
+    output: str | Path | Output,
     *,
     settings: Settings,
-    command: str = "",
-    resume: bool = False,
-    overwrite: bool = False,
-    shard: Shard | None = None,
-    wait: float = 0.0,
     report: Callable[[int], None] = lambda _: None,
     together: bool = False,
 ) -> None:
@@ -73,18 +68,8 @@ def predict_whole_to_store(  # noqa: PLR0913 - as of `predict_to_store`, whose a
             plan, sequences, model, settings=settings, done=done, together=together, tick=progress.computed
         )
 
-    writer = TrackStore.create(
-        output,
-        plan.sequences,
-        model.tracks,
-        provenance=provenance(plan, model, settings, command=command),
-        blocks=plan.blocks,
-        overwrite=overwrite,
-        resume=resume,
-        shard=shard,
-        wait=wait,
-    )
-    write_missing(writer, plan, compute, shard=shard, report=progress.wrote)
+    told_of = provenance(plan, model, settings)
+    write_missing(Output.of(output), plan, model.tracks, compute, provenance=told_of, report=progress.wrote)
     if together and not told:
         _share(np.ones(len(plan.owned), dtype=bool), model.device)
 

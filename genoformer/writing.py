@@ -13,17 +13,15 @@ import genoformer
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import Plan
 from genoformer.regions import Block
-from genoformer.store import Shard
-from genoformer.store.writer import TrackWriter
+from genoformer.store import Output
+from genoformer.tracks import Track
 
 if TYPE_CHECKING:
     from genoformer.predict import Settings
     from genoformer.workers import Workers
 
 
-def provenance(
-    plan: Plan, model: Genoformer, settings: Settings, *, command: str, workers: Workers | None = None
-) -> dict[str, Any]:
+def provenance(plan: Plan, model: Genoformer, settings: Settings, *, workers: Workers | None = None) -> dict[str, Any]:
     """Return what a store should say about how it came about."""
     checkpoint = model.checkpoint
     return {
@@ -38,7 +36,6 @@ def provenance(
             "strand-average": settings.strand_average,
             "precision": settings.precision,
         },
-        "command": command,
         "alignments" if plan.made_by else "input": plan.source,
         "accounting": plan.accounting._asdict(),
         "letters": plan.letters._asdict(),
@@ -55,20 +52,24 @@ def provenance(
 
 
 def write_missing(
-    writer: TrackWriter,
+    output: Output,
     plan: Plan,
+    tracks: list[Track],
     compute: Callable[[np.ndarray], Iterator[Block]],
     *,
-    shard: Shard | None,
+    provenance: dict[str, Any],
     report: Callable[[int], None],
 ) -> Path:
-    """Write the blocks of a plan that are not there yet, and finish the store; see `predict_to_store`.
+    """Begin or continue the store of a plan, write the blocks that are not there yet, and finish it.
 
     Parameters
     ----------
     compute : from the windows not to compute, bool, (windows,), done or of other shards, to the blocks of the others
+    provenance : what the store says about how it came about
+    report : called with the number of bases done, those of an interrupted run first
     """
-    with writer:
+    shard = output.shard
+    with output.create(plan.sequences, tracks, provenance=provenance, blocks=plan.blocks) as writer:
         done = np.ones(len(plan.owned), dtype=bool)
         done[slice(None) if shard is None else shard.select(plan.blocks)] = writer.done
         before = writer.blocks[writer.done]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.predict import Settings
 from genoformer.projection import DEPTH, project_plan, project_to_store
 from genoformer.projection_plan import Projection, plan_projection
-from genoformer.store import open_store
+from genoformer.store import Output, open_store
 from genoformer.tracks import CODING_FRAME
 
 LENGTHS = {"c": 900, "empty:1-9": 70, "x/y": 500}
@@ -119,10 +119,13 @@ def account(plan: Projection) -> dict[str, int]:
     return plan.made_by["counts"]["bases of reads"]
 
 
-def project_file(path: Path, model: Genoformer, output: Path, **options: Any) -> Path:
+def project_file(
+    path: Path, model: Genoformer, output: Path, *, report: Callable[[int], None] = lambda _: None, **options: Any
+) -> Path:
     sequences = open_sequences(path)
     plan = plan_projection(sequences, **CUT)
-    return project_to_store(plan, sequences, model, output, settings=Settings(batch_size=3), **options)
+    where, settings = Output(output, **options), Settings(batch_size=3)
+    return project_to_store(plan, sequences, model, where, settings=settings, report=report)
 
 
 def stored(path: Path) -> Iterator[np.ndarray]:

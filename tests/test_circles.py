@@ -22,7 +22,7 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict, predict_plan, predict_to_store
 from genoformer.regions import Region, Window, place_in_window, plan_circle, plan_windows
-from genoformer.store import Shard, merge_shards, open_store, part_path
+from genoformer.store import Output, Shard, merge_shards, open_store, part_path
 from genoformer.tokenizing import TokenSequences, tokenize_to_store
 from genoformer.tokens import encode, gaps
 
@@ -279,10 +279,12 @@ def to_store(tmp_path: Path) -> Stored:
     save_model(tmp_path / "model", tiny_model(), tiny_config(), name="tiny")
     model = load_model(tmp_path / "model")
 
-    def stored(name: str, circular: list[str], **options: Any) -> Path:
+    def stored(
+        name: str, circular: list[str], *, report: Callable[[int], None] = lambda _: None, **options: Any
+    ) -> Path:
         sequences = open_sequences(path)
         plan = make_plan(sequences, window=120, overlap=30, circular=circular)
-        predict_to_store(plan, sequences, model, tmp_path / name, settings=Settings(), **options)
+        predict_to_store(plan, sequences, model, Output(tmp_path / name, **options), settings=Settings(), report=report)
         return tmp_path / name
 
     return stored

@@ -8,6 +8,7 @@ import multiprocessing
 import random
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict, predict_plan, predict_to_store, provenance
 from genoformer.regions import Region
-from genoformer.store import open_store, part_path, writer
+from genoformer.store import Output, open_store, part_path, writer
 from genoformer.tokens import decode, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME
 
@@ -214,11 +215,19 @@ def test_genetic_code_and_strands_are_settings(model: Genoformer) -> None:
 # ---- into a store
 
 
-def to_store(folder: Path, output: Path, *, settings: Settings | None = None, **options: Any) -> None:
+def to_store(
+    folder: Path,
+    output: Path,
+    *,
+    settings: Settings | None = None,
+    report: Callable[[int], None] = lambda _: None,
+    **options: Any,
+) -> None:
     """Predict folder/x.fa with folder/model."""
     sequences = open_sequences(folder / "x.fa")
     plan = make_plan(sequences, window=60, overlap=10)
-    predict_to_store(plan, sequences, load_model(folder / "model"), output, settings=settings or Settings(), **options)
+    model, where = load_model(folder / "model"), Output(output, **options)
+    predict_to_store(plan, sequences, model, where, settings=settings or Settings(), report=report)
 
 
 def predict_slowly(folder: Path, output: Path, sender: Connection) -> None:
@@ -266,7 +275,7 @@ def test_a_store_holds_what_was_predicted_and_how(folder: Path) -> None:
         assert said["identity"]["input-sha256"] == plan.input_digest()
         assert said["accounting"] == plan.accounting._asdict()
         assert said["command"] == "genoformer predict x.fa"
-    json.dumps(provenance(plan, model, Settings(), command=""))
+    json.dumps(provenance(plan, model, Settings()))
     assert [path.name for path in folder.iterdir() if ".h5" in path.name] == ["x.h5"]
 
 
@@ -332,7 +341,8 @@ def test_a_resumed_run_reports_what_was_done_before_and_computes_the_rest(folder
     sequences = open_sequences(folder / "x.fa")
     plan = make_plan(sequences, window=60, overlap=10)
     model = load_model(folder / "model")
-    predict_to_store(plan, sequences, model, output, settings=Settings(), resume=True, report=reported.append)
+    where = Output(output, resume=True)
+    predict_to_store(plan, sequences, model, where, settings=Settings(), report=reported.append)
     assert sum(reported) == int((plan.owned[:, 2] - plan.owned[:, 1]).sum())
     assert reported[0] > 0
     assert len(reported) == 1 + len(plan.owned) - int(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -16,17 +17,23 @@ from genoformer.errors import ConfigError, FormatError, InputError
 from genoformer.formats.sequences import open_sequences
 from genoformer.plan import make_plan
 from genoformer.regions import Region
-from genoformer.store import open_store
+from genoformer.store import Output, open_store
 from genoformer.tokenizing import TokenSequences, open_sequences_or_tokens, tokenize_to_store
 from genoformer.tokens import composition, decode, encode
 
 RECORDS = [("a", b"acgtnRYacgtACGTU" * 7), ("b", b""), ("c/1", b"N" * 60), ("d", random_bases(500))]
 
 
-def tokenized(path: Path, records: list[tuple[str, bytes]] = RECORDS, **options: object) -> Path:
+def tokenized(
+    path: Path,
+    records: list[tuple[str, bytes]] = RECORDS,
+    *,
+    report: Callable[[int], None] = lambda _: None,
+    **options: bool,
+) -> Path:
     sequences = Memory(*records)
     plan = make_plan(sequences, window=40, overlap=10)
-    return tokenize_to_store(plan, sequences, path, **options)  # type: ignore[arg-type]
+    return tokenize_to_store(plan, sequences, Output(path, **options), report=report)
 
 
 def test_codes_come_back(tmp_path: Path) -> None:
@@ -102,7 +109,7 @@ def test_an_input_that_changed_since_it_was_planned_is_noticed(tmp_path: Path) -
     plan = make_plan(Memory(*RECORDS))
     for held in (RECORDS[:-1], [*RECORDS, ("more", b"A")], [(RECORDS[0][0], RECORDS[0][1] + b"A"), *RECORDS[1:]]):
         with pytest.raises(InputError, match="has changed since it was planned"):
-            tokenize_to_store(plan, Memory(*held), tmp_path / "x.h5", overwrite=True)
+            tokenize_to_store(plan, Memory(*held), Output(tmp_path / "x.h5", overwrite=True))
         assert not (tmp_path / "x.h5").exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict, predict_plan, predict_to_store
 from genoformer.regions import Region
-from genoformer.store import Shard, merge_shards, open_store, part_path
+from genoformer.store import Output, Shard, merge_shards, open_store, part_path
 from genoformer.whole_sequence import predict_whole_to_store
 
 SCRIPT = Path(__file__).with_name("whole_checks.py")
@@ -122,9 +123,17 @@ def saved(tmp_path_factory: pytest.TempPathFactory, model: Genoformer) -> Genofo
     return load_model(folder)
 
 
-def write(path: Path, model: Genoformer, *, sequences: Memory = PENDING, **options: Any) -> Path:
+def write(
+    path: Path,
+    model: Genoformer,
+    *,
+    sequences: Memory = PENDING,
+    report: Callable[[int], None] = lambda _: None,
+    **options: Any,
+) -> Path:
     plan = make_plan(sequences, whole=True, **CUT)
-    predict_whole_to_store(plan, sequences, model, path, settings=Settings(chunk_size=16), **options)
+    settings = Settings(chunk_size=16)
+    predict_whole_to_store(plan, sequences, model, Output(path, **options), settings=settings, report=report)
     return path
 
 
@@ -168,7 +177,7 @@ def test_an_interrupted_run_goes_on(saved: Genoformer, tmp_path: Path) -> None:
     assert np.array_equal(values_of(path), whole, equal_nan=True)
     path.rename(part_path(path))
     with pytest.raises(ConfigError, match="window was 'whole sequence', now 100"):
-        predict_to_store(make_plan(PENDING, **CUT), PENDING, saved, path, settings=Settings(), resume=True)
+        predict_to_store(make_plan(PENDING, **CUT), PENDING, saved, Output(path, resume=True), settings=Settings())
 
 
 def test_shards_make_the_whole(saved: Genoformer, tmp_path: Path) -> None:

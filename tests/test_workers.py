@@ -33,7 +33,7 @@ from genoformer.predict import Settings, predict, predict_plan, predict_to_store
 from genoformer.projection import project_plan
 from genoformer.projection_plan import plan_projection
 from genoformer.regions import Block, Region
-from genoformer.store import Shard, open_store, part_path
+from genoformer.store import Output, Shard, open_store, part_path
 
 CUT = {"window": 120, "overlap": 30}
 LAMBDA = Path(__file__).parent.parent / "data" / "lambda.fa.gz"
@@ -131,8 +131,8 @@ def test_stores_and_shards(model: Genoformer, three: Workers, tmp_path: Path) ->
         found = []
         for name, workers in (("one", None), ("many", three)):
             path, seen = tmp_path / f"{name}{shard is None}.h5", []
-            options: dict[str, Any] = {"settings": settings, "shard": shard, "report": seen.append}
-            predict_to_store(plan, sequences, model, path, workers=workers, **options)
+            options: dict[str, Any] = {"settings": settings, "report": seen.append}
+            predict_to_store(plan, sequences, model, Output(path, shard=shard), workers=workers, **options)
             found.append((*stored(path), seen))
         assert found[0] == found[1]
         with open_store(path, allow_incomplete=True) as store:
@@ -151,7 +151,7 @@ def test_a_model_is_sent_as_it_is_now(folder: Path) -> None:
 
 def test_the_identity_does_not_tell(model: Genoformer, three: Workers) -> None:
     plan = make_plan(MIXED, **CUT)
-    one, many = (provenance(plan, model, Settings(), command="x", workers=each) for each in (None, three))
+    one, many = (provenance(plan, model, Settings(), workers=each) for each in (None, three))
     assert one.pop("device") != many.pop("device")
     assert one == many
 
@@ -228,7 +228,8 @@ def test_a_killed_worker_ends_it_and_the_rest_is_resumed(model: Genoformer, thre
     assert_gone(*pids)
     assert part_path(paths[1]).exists()
     assert not paths[1].exists()
-    predict_to_store(plan, sequences, model, paths[1], resume=True, workers=three, report=calls.append, **options)
+    rest = Output(paths[1], resume=True)
+    predict_to_store(plan, sequences, model, rest, workers=three, report=calls.append, **options)
     assert sum(calls[-len(plan.owned) :]) >= plan.accounting.predicted - sum(calls[:4])
     assert stored(paths[1]) == stored(paths[0])
 

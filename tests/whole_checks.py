@@ -19,7 +19,7 @@ from genoformer.errors import InputError
 from genoformer.model.checkpoint import load_model, save_model
 from genoformer.plan import make_plan
 from genoformer.predict import Settings
-from genoformer.store import open_store
+from genoformer.store import Output, open_store
 from genoformer.whole_sequence import predict_whole_to_store, whole_blocks
 
 CUT = {"window": 100, "overlap": 24}
@@ -70,7 +70,7 @@ def check_store(rank: int, size: int) -> None:
             with open_store(path) as store:
                 assert np.isfinite(store["longer", 0:517]).all()
             path.rename(f"{path}.part")
-        predict_whole_to_store(planned(), SEVERAL, model, path, resume=True, **options)
+        predict_whole_to_store(planned(), SEVERAL, model, Output(path, resume=True), **options)
         assert path.exists() == (rank == 0)
 
 

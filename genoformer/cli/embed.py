@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from genoformer.cli.options import (
     WindowOptions,
     batch_option,
     chunk_option,
+    command_line,
     device_options,
     input_options,
     model_option,
@@ -97,7 +96,7 @@ def command(
             output,
             layer=layer,
             settings=Settings(chunk_size=chunk_size, batch_size=batch_size, genetic_code=table),
-            command=shlex.join(["genoformer", *sys.argv[1:]]),
+            command=command_line(),
             report=report,
         )
     elapsed = time.monotonic() - began

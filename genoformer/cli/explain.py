@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from pathlib import Path
 
 import click
 
 from genoformer.cli.export import check_output
-from genoformer.cli.options import DeviceOptions, device_options, model_option
+from genoformer.cli.options import DeviceOptions, command_line, device_options, model_option
 from genoformer.cli.progress import duration, progress, say, size
 from genoformer.cli.scoring import ScoringOptions, scoring_options
 from genoformer.errors import ConfigError, InputError
@@ -59,6 +57,7 @@ def command(
 
     from genoformer.formats.bed import parse_regions
     from genoformer.formats.sequences import open_sequences
+    from genoformer.store import Output
     from genoformer.variants.attribution import attribute_to_store
     from genoformer.variants.saturation import saturate_to_store
 
@@ -67,20 +66,17 @@ def command(
     if len(regions) > 1:
         raise InputError(f"{region}: holds {len(regions)} regions; explain takes one")
     loaded, chosen = scoring.prepare(model, hardware, sequences)
-    told = shlex.join(["genoformer", *sys.argv[1:]])
+    target = Output(output, command_line(), overwrite=overwrite)
     began = time.monotonic()
     if by == "saturation":
         with progress(regions[0].length, what="explain") as report:
-            saturate_to_store(
-                regions[0], sequences, loaded, output,
-                scoring=chosen, command=told, overwrite=overwrite, report=report,
-            )  # fmt: skip
+            saturate_to_store(regions[0], sequences, loaded, target, scoring=chosen, report=report)
     else:
         if loaded.held_fixed:
             say(
                 f"  note: {', '.join(loaded.held_fixed)} have no gradient and are held fixed; saturation has their part"
             )
-        attribute_to_store(regions[0], sequences, loaded, output, scoring=chosen, command=told, overwrite=overwrite)
+        attribute_to_store(regions[0], sequences, loaded, target, scoring=chosen)
     say(f"{output}: {size(regions[0].length, 'b')} explained by {by} in {duration(time.monotonic() - began)}")
     if plot is not None:
         from genoformer.cli.explain_plot import draw_effects

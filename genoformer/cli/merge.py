@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 
 import click
 
+from genoformer.cli.options import command_line
 from genoformer.cli.progress import counted, progress, say, size
 
 
@@ -39,7 +38,6 @@ def command(shards: tuple[Path, ...], output: Path, allow_missing: bool, overwri
     for line in checked.notes:
         say(f"note: {line}")
     with progress(checked.sequences.total_bases, what="merge") as report:
-        words = shlex.join(["genoformer", *sys.argv[1:]])
-        merge_shards(checked, output, overwrite=overwrite, command=words, report=report)
+        merge_shards(checked, output, overwrite=overwrite, command=command_line(), report=report)
     joined = checked.planned_bases - checked.missing_bases
     say(f"{output}: {size(joined, 'b')} of {counted(len(checked.parts), 'shard')}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -21,9 +23,15 @@ if TYPE_CHECKING:
     from genoformer.cli.interrupts import Stop
     from genoformer.formats.sequences import BamAs, Sequences
     from genoformer.model.genoformer import Genoformer
+    from genoformer.store import Output, Shard
     from genoformer.workers import Workers
 
 Command = Callable[..., Any]
+
+
+def command_line() -> str:
+    """Return the command that is running, as a shell takes it."""
+    return shlex.join(["genoformer", *sys.argv[1:]])
 
 
 @dataclass(frozen=True)
@@ -156,6 +164,12 @@ class OutputOptions:
     def is_interrupted(self) -> bool:
         """Whether an interrupted run lies there."""
         return self.part.exists()
+
+    def store(self, shard: Shard | None = None) -> Output:
+        """Return this as what a function that writes a store takes."""
+        from genoformer.store import Output
+
+        return Output(self.output, command_line(), self.resume, self.overwrite, shard, self.wait)
 
     @contextmanager
     def resumable(self) -> Iterator[Stop]:

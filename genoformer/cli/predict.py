@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -180,13 +178,8 @@ def _write(
             plan,
             sequences,
             model,
-            target.output,
+            target.store(part),
             settings=Settings(genetic_code=table, **how[1]),
-            command=shlex.join(["genoformer", *sys.argv[1:]]),
-            resume=target.resume,
-            overwrite=target.overwrite,
-            shard=part,
-            wait=target.wait,
             report=stop.after(report),
             **options,
         )

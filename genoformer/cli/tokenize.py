@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-
 import click
 
 from genoformer.cli.checks import Checks
@@ -51,16 +48,7 @@ def command(source: InputOptions, target: OutputOptions, cut: WindowOptions) -> 
         raise ConfigError("--regions: a tokenized input holds whole sequences; give the regions to predict instead")
     check_predictable(plan)
     with target.resumable() as stop, progress(plan.accounting.total, what="tokenize") as report:
-        tokenize_to_store(
-            plan,
-            sequences,
-            target.output,
-            command=shlex.join(["genoformer", *sys.argv[1:]]),
-            overwrite=target.overwrite,
-            resume=target.resume,
-            wait=target.wait,
-            report=stop.after(report),
-        )
+        tokenize_to_store(plan, sequences, target.store(), report=stop.after(report))
     letters, windows = plan.letters, len(plan.owned)
     unknown = letters.ambiguous + letters.invalid
     say(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genoformer.cli.export import check_output
-from genoformer.cli.options import DeviceOptions, device_options, model_option
+from genoformer.cli.options import DeviceOptions, command_line, device_options, model_option
 from genoformer.cli.progress import Report, counted, duration, progress, quiet_pipe, say
 from genoformer.cli.scoring import ScoringOptions, scoring_options
 
@@ -84,10 +82,7 @@ def command(
                 bar.append(stack.enter_context(progress(total, what="variants", unit="variants")))
             bar[0](1)
 
-        summary = annotate_vcf(
-            variants, fasta, loaded, output,
-            scoring=chosen, command=shlex.join(["genoformer", *sys.argv[1:]]), report=report,
-        )  # fmt: skip
+        summary = annotate_vcf(variants, fasta, loaded, output, scoring=chosen, command=command_line(), report=report)
         _tell(summary, output, time.monotonic() - began)
 
 

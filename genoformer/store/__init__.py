@@ -2,6 +2,7 @@
 
 from genoformer.store.create import create_store
 from genoformer.store.merge import merge_shards
+from genoformer.store.output import Output
 from genoformer.store.sequences import SequenceTable, UnknownNameError
 from genoformer.store.shard_checks import Merge, check_shards
 from genoformer.store.shards import Shard
@@ -11,6 +12,7 @@ from genoformer.store.writer import TrackWriter, part_path
 
 __all__ = [
     "Merge",
+    "Output",
     "SequenceTable",
     "Shard",
     "TrackStore",

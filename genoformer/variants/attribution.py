@@ -21,7 +21,7 @@ from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import LETTERS as CHANNELS
 from genoformer.model.genoformer import Genoformer
 from genoformer.regions import Block, Region
-from genoformer.store import SequenceTable, TrackStore
+from genoformer.store import Output, SequenceTable
 from genoformer.tokens import T, encode, reverse_complement
 from genoformer.tracks import Track
 from genoformer.variants.effects import groups_of
@@ -116,11 +116,9 @@ def attribute_to_store(
     region: Region,
     sequences: Sequences,
     model: Genoformer,
-    output: str | Path,
+    output: str | Path | Output,
     *,
     scoring: Scoring | None = None,
-    command: str = "",
-    overwrite: bool = False,
 ) -> Path:
     """Write the attribution of a region to a store, over the whole window that the model sees.
 
@@ -129,7 +127,7 @@ def attribute_to_store(
     """
     scoring = scoring or Scoring()
     found = attribute(region, sequences, model, scoring=scoring)
-    told = provenance("gradient", region, sequences, model, scoring, command=command)
+    told = provenance("gradient", region, sequences, model, scoring)
     told["held-fixed"] = list(model.held_fixed)
     like = effect_tracks(model.tracks)[0]
     turned = tuple(like.reverse_complement[row * 4 + 3] // 4 for row in range(len(found.groups)))
@@ -142,8 +140,7 @@ def attribute_to_store(
     window = found.window
     table = SequenceTable.build([window.sequence], [sequences.lengths()[window.sequence]])
     blocks = np.array([(window.start, window.end)])
-    writer = TrackStore.create(output, table, tracks, provenance=told, blocks=blocks, overwrite=overwrite)
-    with writer:
+    with Output.of(output).create(table, tracks, provenance=told, blocks=blocks) as writer:
         writer.add_table("reference", ("position", "code"), reference_table(window, found.codes))
         values = {"attribution": found.values, "gradient": found.gradients.reshape(window.length, -1)}
         assert values["gradient"].shape[1] == len(found.groups) * len(LETTERS)

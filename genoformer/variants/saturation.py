@@ -14,7 +14,7 @@ from genoformer.formats.sequences import Sequences, check_region
 from genoformer.formats.vcf import Variant
 from genoformer.model.genoformer import Genoformer
 from genoformer.regions import Block, Region
-from genoformer.store import SequenceTable, TrackStore
+from genoformer.store import Output, SequenceTable
 from genoformer.tokens import A, T, encode
 from genoformer.tracks import Track
 from genoformer.variants.effects import Group, groups_of, label_of
@@ -25,15 +25,13 @@ _PIECE = 256
 """Bases of a block."""
 
 
-def saturate_to_store(  # noqa: PLR0913 - a run is a region, a model and how
+def saturate_to_store(
     region: Region,
     sequences: Sequences,
     model: Genoformer,
-    output: str | Path,
+    output: str | Path | Output,
     *,
     scoring: Scoring | None = None,
-    command: str = "",
-    overwrite: bool = False,
     report: Callable[[int], None] = lambda _: None,
 ) -> Path:
     """Score all substitutions of a region, as `score_variants` does, into a store.
@@ -59,13 +57,11 @@ def saturate_to_store(  # noqa: PLR0913 - a run is a region, a model and how
         raise InputError(f"{sequences.source}: region {region} has no known base; nothing to substitute")
     starts = range(0, region.length, _PIECE)
     table = SequenceTable.build([region.sequence], [lengths[region.sequence]])
-    writer = TrackStore.create(
-        output,
+    writer = Output.of(output).create(
         table,
         effect_tracks(model.tracks),
-        provenance=provenance("saturation", region, sequences, model, scoring, command=command),
+        provenance=provenance("saturation", region, sequences, model, scoring),
         blocks=np.array([(region.start + s, min(region.start + s + _PIECE, region.end)) for s in starts]),
-        overwrite=overwrite,
     )
     with writer:
         writer.add_table("reference", ("position", "code"), reference_table(region, codes))
@@ -150,9 +146,7 @@ def reference_table(region: Region, codes: np.ndarray) -> np.ndarray:
     return np.stack([np.arange(region.start, region.end), codes.astype(np.int64)], axis=1)
 
 
-def provenance(
-    kind: str, region: Region, sequences: Sequences, model: Genoformer, scoring: Scoring, *, command: str
-) -> dict[str, Any]:
+def provenance(kind: str, region: Region, sequences: Sequences, model: Genoformer, scoring: Scoring) -> dict[str, Any]:
     """Return what a store of effects says about how it came about."""
     settings, checkpoint = scoring.settings, model.checkpoint
     return {
@@ -169,7 +163,6 @@ def provenance(
             "method": scoring.method,
         },
         "groups": [group.name for group in all_groups(model.tracks)],
-        "command": command,
         "input": sequences.source,
         "versions": {"genoformer": genoformer.__version__},
     }

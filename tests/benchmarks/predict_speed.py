@@ -33,6 +33,7 @@ from genoformer.model.device import choose_device, keep_freed_memory
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict_to_store
+from genoformer.store import Output
 
 PARTS = ("speed", "short", "memory")
 LINE = 80
@@ -59,9 +60,8 @@ def seconds(fasta: Path, model: Genoformer, settings: Settings) -> float:
     """Return the time to read, plan, predict and write, the model being loaded."""
     began = time.perf_counter()
     sequences = open_sequences(fasta)
-    predict_to_store(
-        make_plan(sequences), sequences, model, fasta.with_suffix(".h5"), settings=settings, overwrite=True
-    )
+    output = Output(fasta.with_suffix(".h5"), overwrite=True)
+    predict_to_store(make_plan(sequences), sequences, model, output, settings=settings)
     return time.perf_counter() - began
 
 

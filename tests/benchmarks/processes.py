@@ -27,7 +27,7 @@ from genoformer.model.device import keep_freed_memory
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict_to_store
-from genoformer.store import open_store
+from genoformer.store import Output, open_store
 
 AIM = 1.7
 
@@ -44,7 +44,7 @@ def seconds(fasta: Path, model: Genoformer, settings: Settings, workers: Workers
     began = time.perf_counter()
     sequences = open_sequences(fasta)
     plan, output = make_plan(sequences), fasta.with_suffix(".h5")
-    predict_to_store(plan, sequences, model, output, settings=settings, overwrite=True, workers=workers)
+    predict_to_store(plan, sequences, model, Output(output, overwrite=True), settings=settings, workers=workers)
     return time.perf_counter() - began
 
 

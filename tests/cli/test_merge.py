@@ -13,7 +13,7 @@ from genoformer.formats.sequences import open_sequences
 from genoformer.model.checkpoint import load_model
 from genoformer.plan import make_plan
 from genoformer.predict import Settings, predict_to_store
-from genoformer.store import Shard, open_store
+from genoformer.store import Output, Shard, open_store
 
 RECORDS = {"long": 1500, "a": 60, "b": 200, "c": 70, "d": 61, "e": 199, "f": 64, "g": 10, "h": 63, "i": 420}
 OPTIONS = ["--window", 200, "--overlap", 40, "--batch-size", 3, "--genetic-code", 11]
@@ -46,7 +46,7 @@ def test_shards_give_the_bytes_of_one_run(call, tiny, genome, tmp_path):
 
     def run(name, shard=None):
         settings = Settings(batch_size=3)
-        return predict_to_store(plan, sequences, model, tmp_path / name, settings=settings, shard=shard)
+        return predict_to_store(plan, sequences, model, Output(tmp_path / name, shard=shard), settings=settings)
 
     whole = run("whole.h5")
     for count in (1, 2, 3, 7, 24):
