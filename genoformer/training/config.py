@@ -88,6 +88,8 @@ class TrainConfig:
         learns to follow the genetic code it is told
     synonyms : fraction of windows whose genes are rewritten with a codon usage drawn at random, their proteins kept, so
         that a model learns the usage from what it sees, and does not know the species of its training by it
+    one_genome : fraction of steps whose windows are all of one organism, and share what global attention sums up, as
+        contigs of an assembly may; those of each process and pass, without `split_windows`
     length_power : a genome is drawn in proportion to its length to this power
     redraw_every : steps between new random features for Performers; 0 keeps the first ones
     chunk_size : tokens that are computed and recomputed at a time; 0 keeps everything
@@ -123,6 +125,7 @@ class TrainConfig:
     homopolymer_indels: float = 0.0
     recode: float = 0.05
     synonyms: float = 0.0
+    one_genome: float = 0.0
     length_power: float = 0.6
     redraw_every: int = 0
     chunk_size: int = 0
@@ -146,9 +149,10 @@ class TrainConfig:
         require(0 <= self.weight_decay < math.inf, f"weight_decay must not be negative, got {self.weight_decay}")
         require(math.isfinite(self.length_power), f"length_power must be finite, got {self.length_power}")
         check_seed(self.seed)
-        for name in ("recode", "synonyms"):
+        for name in ("recode", "synonyms", "one_genome"):
             share = getattr(self, name)
             require(0 <= share <= 1, f"{name} must be from 0 to 1, got {share}")
+        require(not (self.one_genome and self.split_windows), "one_genome: not with split_windows")
         require(self.warmup >= 0, f"warmup must not be negative, got {self.warmup}")
         require(0 <= self.final_rate <= 1, f"final_rate must be from 0 to 1, got {self.final_rate}")
         require(self.redraw_every >= 0, f"redraw_every must not be negative, got {self.redraw_every}")

@@ -182,19 +182,21 @@ class Batch(NamedTuple):
     codes : uint8, (B, L), PAD behind short ones
     labels : by track: uint8 classes (B, L), IGNORED at padding, or float32 signals (B, L, channels), NaN at padding
     genetic_codes : int64, (B,)
+    one_genome : whether all are of one organism, and share what global attention sums up
     """
 
     codes: np.ndarray
     labels: dict[str, np.ndarray]
     genetic_codes: np.ndarray
+    one_genome: bool = False
 
     def rows(self, first: int, end: int) -> Batch:
         """Return some of the windows."""
         labels = {name: array[first:end] for name, array in self.labels.items()}
-        return Batch(self.codes[first:end], labels, self.genetic_codes[first:end])
+        return self._replace(codes=self.codes[first:end], labels=labels, genetic_codes=self.genetic_codes[first:end])
 
 
-def draw_batch(
+def draw_batch(  # noqa: PLR0913 - which windows, and how they are changed
     genomes: Sequence[Genome],
     *,
     window: int,
@@ -203,16 +205,21 @@ def draw_batch(
     rng: np.random.Generator,
     errors: ErrorModel = NO_ERRORS,
     recoding: Recoding = NO_RECODING,
+    one_genome: bool = False,
 ) -> Batch:
     """Draw windows at random places and strands, some with genes rewritten or with errors of reading.
 
     A window lies within one sequence; a sequence shorter than the window is taken whole and padded. What is read with
-    errors is a little longer, so that it fills the window in spite of deletions, and is cut to it at its end.
+    errors is a little longer, so that it fills the window in spite of deletions, and is cut to it at its end. Windows
+    of ``one_genome`` also have their genetic code, their codon usage and their rate of errors in common.
     """
     shares = np.array([genome.weight * genome.length**length_power for genome in genomes])
     batch = _blank(genomes[0].own.values(), window=window, count=count)
-    for row, choice in enumerate(rng.choice(len(genomes), size=count, p=shares / shares.sum())):
-        genome, rate = genomes[choice], errors.draw_rate(rng)
+    choices = rng.choice(len(genomes), size=count, p=shares / shares.sum())
+    seed = int(rng.integers(1 << 62)) if one_genome else None
+    for row, choice in enumerate(choices):
+        organism = rng if seed is None else np.random.default_rng(seed)
+        genome, rate = genomes[choice if seed is None else choices[0]], errors.draw_rate(organism)
         start, end = _place(genome.offsets, window + spare_bases(window, rate), rng)
         bases, frames = genome.codes[start:end], genome.frames[start:end]
         own = {name: labels.values[start:end] for name, labels in genome.own.items()}
@@ -221,7 +228,9 @@ def draw_batch(
             own = {name: opposite_labels(values, genome.own[name].track) for name, values in own.items()}
         batch.genetic_codes[row] = genome.genetic_code
         if genome.recodable:
-            bases, batch.genetic_codes[row] = recoding.rewrite(bases, frames, genome.genetic_code, rng)
+            bases, batch.genetic_codes[row] = recoding.rewrite(
+                bases, frames, genome.genetic_code, rng, organism=organism
+            )
         if rate:
             drawn = errors.draw(bases, rate, rng)
             bases, frames = drawn.read()[:window], drawn.carry(frames)[:window]
@@ -229,7 +238,7 @@ def draw_batch(
         batch.codes[row, : len(bases)] = bases
         for name, values in {CODING_FRAME.name: frames, **own}.items():
             batch.labels[name][row, : len(bases)] = values
-    return batch
+    return batch._replace(one_genome=one_genome)
 
 
 def _blank(own: Iterable[OwnLabels], *, window: int, count: int) -> Batch:

@@ -32,12 +32,23 @@ class Recoding:
     synonyms: float = 0.0
 
     def rewrite(
-        self, codes: np.ndarray, frames: np.ndarray, code: int, rng: np.random.Generator
+        self,
+        codes: np.ndarray,
+        frames: np.ndarray,
+        code: int,
+        rng: np.random.Generator,
+        *,
+        organism: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, int]:
-        """Return a window, rewritten or not, and its genetic code."""
-        if self.synonyms and rng.random() < self.synonyms:
-            codes = exchange_synonyms(codes, frames, genetic_code(code), rng)
-        if code == 11 and rng.random() < self.to_4:
+        """Return a window, rewritten or not, and its genetic code.
+
+        What is the same in all of an organism, whether its genes are rewritten and with which codon usage, is drawn by
+        the generator of the ``organism``, if there is one.
+        """
+        organism = rng if organism is None else organism
+        if self.synonyms and organism.random() < self.synonyms:
+            codes = exchange_synonyms(codes, frames, genetic_code(code), rng, organism=organism)
+        if code == 11 and organism.random() < self.to_4:
             codes, code = recode_to_4(codes, frames), 4
         return codes, code
 
@@ -63,7 +74,14 @@ def _recode_forward(codes: np.ndarray, frames: np.ndarray) -> np.ndarray:
     return codes
 
 
-def exchange_synonyms(codes: np.ndarray, frames: np.ndarray, code: GeneticCode, rng: np.random.Generator) -> np.ndarray:
+def exchange_synonyms(
+    codes: np.ndarray,
+    frames: np.ndarray,
+    code: GeneticCode,
+    rng: np.random.Generator,
+    *,
+    organism: np.random.Generator | None = None,
+) -> np.ndarray:
     """Rewrite genes with a codon usage that is drawn at random; their proteins stay.
 
     So a model cannot know a species by its codon usage, and has to learn the usage from the window. First codons of a
@@ -73,8 +91,10 @@ def exchange_synonyms(codes: np.ndarray, frames: np.ndarray, code: GeneticCode, 
     ----------
     codes, frames : uint8, (n,): tokens, and classes of CODING_FRAME
     code : by which the genes are read
+    organism : draws the usage, ``rng`` the codons; default: rng draws both
     """
-    preferences, share = draw_preferences(rng), rng.uniform(_LEAST_SHARE, 1.0)
+    organism = rng if organism is None else organism
+    preferences, share = draw_preferences(organism), organism.uniform(_LEAST_SHARE, 1.0)
     forward, backward = (usage_table(code, odds) for odds in preferences)
     codes = _exchange_forward(codes, frames, forward, share, rng)
     return reverse_complement(_exchange_forward(*opposite(codes, frames), backward, share, rng))

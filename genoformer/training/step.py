@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from genoformer.attention.performer import redraw_features, settle_moments
 from genoformer.model.genoformer import Genoformer
+from genoformer.model.shared import shared_logits
 from genoformer.model.split import own_span, split_logits
 from genoformer.tokens import MASK, N
 from genoformer.tracks import IGNORED, MASKED_NUCLEOTIDE
@@ -48,6 +49,7 @@ def draw_windows(genomes: Sequence[Genome], config: TrainConfig, *, step: int, p
     """Draw the windows of a step, for so many passes through the model: all of one length."""
     rng = np.random.default_rng([config.seed, step])
     window = draw_window(config, rng)
+    is_one = config.one_genome > 0 and rng.random() < config.one_genome
     batch = draw_batch(
         genomes,
         window=window,
@@ -56,6 +58,7 @@ def draw_windows(genomes: Sequence[Genome], config: TrainConfig, *, step: int, p
         length_power=config.length_power,
         rng=rng,
         errors=ErrorModel(config.error_rates, config.error_shares, config.homopolymer_indels),
+        one_genome=is_one,
     )
     if config.pretrain:
         batch = hide_letters(batch, config.mask_rate, rng)
@@ -80,7 +83,7 @@ def hide_letters(batch: Batch, rate: float, rng: np.random.Generator) -> Batch:
     """Hide a share of the known letters; they, and nothing else, become the labels."""
     hidden = (rng.random(batch.codes.shape, dtype=np.float32) < rate) & (batch.codes < N)
     labels = np.where(hidden, batch.codes, np.uint8(IGNORED))
-    return Batch(np.where(hidden, np.uint8(MASK), batch.codes), {MASKED_NUCLEOTIDE.name: labels}, batch.genetic_codes)
+    return batch._replace(codes=np.where(hidden, np.uint8(MASK), batch.codes), labels={MASKED_NUCLEOTIDE.name: labels})
 
 
 def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> Tensor:
@@ -99,6 +102,8 @@ def train_step(state: State, genomes: Sequence[Genome], config: TrainConfig) -> 
     for batch in own_passes(windows, config, ALONE if is_split else team):
         own = own_positions(batch, model, team) if is_split else batch
         forward = partial(split_logits, model) if is_split else model
+        if batch.one_genome:
+            forward = partial(shared_logits, model)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
             logits = forward(
                 torch.from_numpy(own.codes).to(model.device),
