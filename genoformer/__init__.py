@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from genoformer.genes import call_genes
     from genoformer.genes.stored import stored_genes
     from genoformer.model.checkpoint import load_model
+    from genoformer.organism import organism_context
     from genoformer.predict import Settings, predict
     from genoformer.prediction_file import predict_file
     from genoformer.regions import Region
@@ -52,6 +53,7 @@ __all__ = [
     "open_embeddings",
     "open_sequences",
     "open_store",
+    "organism_context",
     "plotting",
     "predict",
     "predict_file",
@@ -75,6 +77,7 @@ _HOMES = {
     "open_embeddings": "genoformer.embedding",
     "open_sequences": "genoformer.formats.sequences",
     "open_store": "genoformer.store",
+    "organism_context": "genoformer.organism",
     "plotting": "genoformer",
     "predict": "genoformer.predict",
     "predict_file": "genoformer.prediction_file",

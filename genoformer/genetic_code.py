@@ -12,13 +12,11 @@ from genoformer.formats.sequences import Sequences
 from genoformer.model.device import CPU_CHUNK
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.strands import predict_values
-from genoformer.plan import Plan, records_of
-from genoformer.tokens import PAD, A, G, T, encode, reverse_complement
+from genoformer.plan import Plan
+from genoformer.sampling import SAMPLE_BASES, sample
+from genoformer.tokens import PAD, A, G, T, reverse_complement
 from genoformer.tracks import CODING_FRAME
 
-SAMPLE_WINDOWS, SAMPLE_BASES = 4, 50_000
-MOST_RECORDS = 500
-"""Short sequences that are looked at, if they have fewer bases than the windows."""
 _MARGIN = 30  # bases of clear coding wanted on both sides of a codon
 _FEWEST_CODONS, _FEWEST_TGA = 1_000, 5
 _THRESHOLD = 0.25
@@ -39,31 +37,7 @@ def choose_genetic_code(choice: str, plan: Plan, sequences: Sequences, model: Ge
         return int(choice), "as asked"
     if CODING_FRAME.name not in model.heads:
         return 11, "the default"
-    most = SAMPLE_BASES if model.most_bases is None else min(SAMPLE_BASES, model.most_bases)
-    return detect_genetic_code(_sample(plan, sequences, most), model)
-
-
-def _sample(plan: Plan, sequences: Sequences, most: int) -> list[np.ndarray]:
-    """Return codes of up to SAMPLE_WINDOWS stretches, of up to ``most`` bases, of the longest sequences.
-
-    Where these are short, more sequences are taken, until there are as many bases as in full windows.
-    """
-    lengths = np.where(np.array(plan.sequences.status) == "pending", plan.sequences.lengths, 0)
-    order = np.argsort(-lengths, kind="stable")[:MOST_RECORDS]
-    before = np.cumsum(lengths[order]) - lengths[order]
-    wanted = (before < SAMPLE_WINDOWS * SAMPLE_BASES) | (np.arange(len(order)) < SAMPLE_WINDOWS)
-    longest = [int(i) for i in order[wanted] if lengths[i] > 0]
-    each = -(-SAMPLE_WINDOWS // max(len(longest), 1))
-    found: dict[int, list[np.ndarray]] = {}
-    for index, record in enumerate(records_of(sequences, plan.chosen_by)):
-        if index in longest:
-            length = len(record.bases)
-            size = min(most, length)
-            places = np.linspace(0, length - size, each if length > size else 1).astype(int)
-            found[index] = [encode(record.bases[start : start + size]) for start in places]
-            if len(found) == len(longest):
-                break
-    return [codes for index in longest for codes in found.get(index, [])][: max(SAMPLE_WINDOWS, len(longest))]
+    return detect_genetic_code(sample(plan, sequences, model), model)
 
 
 def _batches(samples: list[np.ndarray]) -> Iterator[list[np.ndarray]]:

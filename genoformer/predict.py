@@ -18,6 +18,7 @@ from genoformer.formats.given import Given, as_sequences
 from genoformer.formats.sequences import Sequences
 from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import Genoformer
+from genoformer.model.shared import Context
 from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, make_plan
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region
@@ -43,6 +44,8 @@ class Settings:
     genetic_code : NCBI translation table
     precision : "float32", or "bfloat16" for the products of the layers
     offload : what is computed of a sequence that is one window, however long, lies in a temporary file, not in memory
+    context : of the organism that all sequences are of, see `genoformer.organism_context`; seen beside each window, but
+        not of a sequence that is one window
     """
 
     chunk_size: int | None = None
@@ -51,6 +54,7 @@ class Settings:
     genetic_code: int = 11
     precision: str = "float32"
     offload: bool = False
+    context: Context | None = None
 
     def __post_init__(self) -> None:
         if self.chunk_size is not None and self.chunk_size < 0:
@@ -209,6 +213,7 @@ def compute(
             chunk_size=chunk_size,
             strand_average=settings.strand_average,
             precision=settings.precision,
+            context=settings.context,
         )
         return {name: tensor.to(torch.float16).cpu().numpy() for name, tensor in predicted.items()}
 

@@ -20,10 +20,10 @@ from genoformer.errors import ConfigError, InputError
 from genoformer.formats.bam import ReadSequences
 from genoformer.formats.placed import Placed, PlacedReads, places_of
 from genoformer.formats.sequences import Record, Sequences
-from genoformer.genetic_code import MOST_RECORDS, SAMPLE_BASES, SAMPLE_WINDOWS
 from genoformer.pileup import Cell, Cells, Pileup
 from genoformer.plan import Accounting, Plan, make_plan
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, check_window
+from genoformer.sampling import MOST_RECORDS, SAMPLE_BASES, SAMPLE_WINDOWS
 from genoformer.store import SequenceTable
 from genoformer.tokens import UNKNOWN, encode, gaps
 

@@ -7,7 +7,7 @@ order, so that neither files nor genomes are held more than once, and every inpu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import safetensors.torch
@@ -21,6 +21,7 @@ from genoformer.messages import Message
 from genoformer.model.checkpoint import named_tensors, restore
 from genoformer.model.device import choose_devices, keep_freed_memory
 from genoformer.model.genoformer import Genoformer, build
+from genoformer.model.shared import Context
 from genoformer.plain import from_dict, to_dict
 from genoformer.plan import Plan
 from genoformer.predict import Settings, compute, new_fitting, place_of
@@ -126,11 +127,12 @@ class Workers:
 
 def _jobs(batches: Iterable[list[Item]], plan: Plan, settings: Settings) -> Iterator[tuple[list[Item], Message | None]]:
     """Yield each batch and what is to compute of it."""
-    told = asdict(settings)
+    context = {} if settings.context is None else settings.context.arrays
+    told = asdict(replace(settings, context=None))
     for batch in batches:
         rows = rows_of(batch, plan)
         head = {"settings": told, "where": place_of(batch, plan)}
-        yield batch, None if rows is None else Message("job", head, {"rows": rows})
+        yield batch, None if rows is None else Message("job", head, {"rows": rows, **context})
 
 
 def begin(setup: Message) -> Compute:
@@ -150,6 +152,10 @@ def begin(setup: Message) -> Compute:
     def answer(job: Message) -> Message:
         settings = Settings(**job.head["settings"])
         fitting = fittings.setdefault(settings, new_fitting(model, settings))
-        return Message(arrays=compute(job.arrays["rows"], model, settings, fitting, where=job.head["where"]))
+        arrays = dict(job.arrays)
+        rows = arrays.pop("rows")
+        if arrays:
+            settings = replace(settings, context=Context.of_arrays(arrays, device))
+        return Message(arrays=compute(rows, model, settings, fitting, where=job.head["where"]))
 
     return answer

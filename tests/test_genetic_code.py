@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tiny import Memory, made_up_genome, random_bases, tiny_model
 
 from genoformer import genetic_code as module
+from genoformer import sampling
 from genoformer.genetic_code import choose_genetic_code, count_inner, detect_genetic_code
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
@@ -115,9 +116,10 @@ def reverse_complement_of(bases: bytes) -> bytes:
 
 
 def test_many_or_long_sequences_are_not_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_RECORDS", 7)
+    monkeypatch.setattr(sampling, "MOST_RECORDS", 7)
     many = Memory(*((f"s{n}", random_bases(n)) for n in range(100, 120)))
     assert seen_by(monkeypatch, many, tiny_model()) == list(range(119, 112, -1))
+    monkeypatch.setattr(sampling, "SAMPLE_BASES", 300)
     monkeypatch.setattr(module, "SAMPLE_BASES", 300)
     assert seen_by(monkeypatch, Memory(*((f"s{n}", random_bases(299)) for n in range(9))), tiny_model()) == [299] * 5
 

@@ -29,6 +29,7 @@ from genoformer.cli.options import (
 )
 from genoformer.cli.progress import duration, progress, say, show_plan, size
 from genoformer.cli.together import Crew, crew_of_torchrun
+from genoformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from genoformer.model.genoformer import Genoformer
@@ -68,6 +69,11 @@ if TYPE_CHECKING:
     help="NCBI translation table; auto tells 11 from 4 by the input.",
 )
 @click.option(
+    "--one-genome",
+    is_flag=True,
+    help="All sequences are of one organism: its codon usage, seen in the longest, is told for each of them.",
+)
+@click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,
@@ -89,6 +95,7 @@ def command(
     precision: str,
     strand_average: bool,
     genetic_code: str,
+    one_genome: bool,
     seed: int,
 ) -> None:
     """Predict every base of INPUT: FASTA or GenBank (plain, gzip or bgzip), the reads of BAM or CRAM, what tokenize
@@ -106,6 +113,8 @@ def command(
 
     part = None if shard is None else Shard.parse(shard)
     whole.check(cut, project=project)
+    if one_genome and whole.whole_sequence:
+        raise ConfigError("--one-genome is for contigs and reads; with --whole-sequence each sequence tells for itself")
     whole.check_run(source, hardware)
     settings = {
         "chunk_size": chunk_size,
@@ -138,7 +147,9 @@ def command(
         for note in whole_notes(checks.plan, checks.checkpoint.config):
             say(f"  {note}")
         loaded = load_model(model, device=crew.use())
-        _write(checks, loaded, crew, target=target, part=part, hardware=hardware, how=(genetic_code, settings))
+        _write(
+            checks, loaded, crew, target=target, part=part, hardware=hardware, how=(genetic_code, one_genome, settings)
+        )
 
 
 def _write(
@@ -149,11 +160,12 @@ def _write(
     target: OutputOptions,
     part: Shard | None,
     hardware: ProcessOptions,
-    how: tuple[str, dict[str, Any]],
+    how: tuple[str, bool, dict[str, Any]],
 ) -> None:
-    """Predict what was checked, and say how that went; ``how`` is the genetic code and other settings."""
+    """Predict what was checked, and say how that went; ``how``: genetic code, whether of one genome, and settings."""
     from genoformer.cli.estimates import planned_bases
     from genoformer.genetic_code import choose_genetic_code
+    from genoformer.organism import planned_context
     from genoformer.predict import Settings, predict_to_store
     from genoformer.projection import project_to_store
     from genoformer.projection_plan import Projection
@@ -164,6 +176,7 @@ def _write(
     assert sequences is not None
     sample = (plan.sample.plan(), plan.sample) if isinstance(plan, Projection) else (plan, sequences)
     table, why = crew.same(lambda: choose_genetic_code(how[0], *sample, model))
+    context = planned_context(*sample, model, genetic_code=table) if how[1] else None
     began = time.monotonic()
     bases = planned_bases(plan, part)
     with hardware.workers(model) as workers, crew.resumable(target) as stop, progress(bases) as report:
@@ -179,7 +192,7 @@ def _write(
             sequences,
             model,
             target.store(part),
-            settings=Settings(genetic_code=table, **how[1]),
+            settings=Settings(genetic_code=table, context=context, **how[2]),
             report=stop.after(report),
             **options,
         )

@@ -1,24 +1,30 @@
 """Sequences of one organism share what global attention sums up, as if it saw them in one window.
 
-A Performer's summary is a sum over tokens, so those of a batch add up to one of all of it. Convolutions and local
-attention see each sequence alone: where one ends, nothing of another begins.
+A Performer's summary is a sum over tokens, so those of a batch add up to one of all of it, and that of a sample of an
+organism can be added to that of any of its sequences. Convolutions and local attention see each sequence alone: where
+one ends, nothing of another begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from genoformer.attention import Attention, Hybrid, Performer, Summary
 from genoformer.attention.attention import Pair, Totals
 from genoformer.errors import ConfigError
-from genoformer.model.encoder import Block, Place
+from genoformer.model.encoder import Block, Place, Resident
 from genoformer.model.genoformer import Genoformer
+from genoformer.tokens import PAD, reverse_complement
+
+_LEAST_CHUNK = 64
 
 
 class Shared(Place):
@@ -38,9 +44,11 @@ class Shared(Place):
             keys, values = (x.sum(dim=0, keepdim=True) for x in (summary.keys, summary.values))
             total: Any = Totals(keys, values, summary.weights)
         else:
-            rows = (self._each(summary, lambda x, row=row: x[row : row + 1]) for row in range(self.count))
-            total = reduce(add, rows)
+            total = reduce(add, (self._row(summary, row) for row in range(self.count)))
         return self._each(total, lambda x: x.expand(self.count, *x.shape[1:]), of=1)
+
+    def _row(self, summary: Any, row: int) -> Any:
+        return self._each(summary, lambda x: x[row : row + 1])
 
     def _each(self, summary: Any, change: Callable[[Tensor], Tensor], *, of: int | None = None) -> Any:
         """Change all tensors of a summary that are of so many sequences, by default of all."""
@@ -54,10 +62,104 @@ class Shared(Place):
         return replace(summary, **{part.name: changed(getattr(summary, part.name)) for part in fields(summary)})
 
 
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What sequences of an organism amount to in global attention: the summaries of a model's Performers, in order.
+
+    Attributes
+    ----------
+    totals : of each, (1, heads, features) and (1, heads, features, dim of a head)
+    """
+
+    totals: tuple[Totals, ...]
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray], device: torch.device) -> Context:
+        """Return the context that has these `arrays`."""
+        found = [torch.from_numpy(arrays[f"context-{number}"].copy()).to(device) for number in range(len(arrays))]
+        return cls(tuple(_totals(*pair) for pair in zip(found[::2], found[1::2], strict=True)))
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it, by names."""
+        tensors = [tensor for part in self.totals for tensor in (part.keys, part.values)]
+        return {f"context-{number}": tensor.cpu().numpy() for number, tensor in enumerate(tensors)}
+
+
+class _InContext(Place):
+    """Whole sequences, to whose summaries a context is added."""
+
+    def __init__(self, context: Context) -> None:
+        self._left = list(context.totals)
+
+    def merged(self, summary: Summary, attention: Attention) -> Summary:
+        if isinstance(attention, Hybrid):
+            assert isinstance(summary, Pair)
+            return Pair(self.merged(summary.first, attention.first), self.merged(summary.second, attention.second))
+        if not isinstance(attention, Performer):
+            return summary
+        assert isinstance(summary, Totals)
+        return summary + self._left.pop(0)
+
+
+class _Recorded(Shared):
+    """A batch that shares its summaries, and keeps them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.totals: list[Totals] = []
+
+    def _added_up(self, summary: Summary) -> Summary:
+        found = super()._added_up(summary)
+        assert isinstance(found, Totals)
+        self.totals.append(_totals(found.keys[:1].clone(), found.values[:1].clone()))
+        return found
+
+
+def _totals(keys: Tensor, values: Tensor) -> Totals:
+    return Totals(keys, values, keys.new_zeros(1, 1, 1))
+
+
+@torch.inference_mode()
+def context_of(
+    model: Genoformer, codes: Sequence[np.ndarray], *, genetic_code: int = 11, chunk_size: int | None = None
+) -> Context:
+    """Summarize sequences of an organism, each read on both strands, for predictions of others of it.
+
+    Parameters
+    ----------
+    codes : uint8 codes of each
+
+    Raises
+    ------
+    ConfigError : the model has no attention whose summaries can be shared so: Performer with features that are bounded
+    """
+    check_context(model)
+    rows = np.full((2 * len(codes), max(map(len, codes), default=0)), PAD, dtype=np.uint8)
+    for number, one in enumerate(codes):
+        rows[2 * number, : len(one)], rows[2 * number + 1, : len(one)] = one, reverse_complement(one)
+    place = _Recorded(len(rows))
+    sequence = model.sequence(torch.from_numpy(rows).to(model.device), genetic_code=genetic_code)
+    each = None if chunk_size is None else max(chunk_size // len(rows), _LEAST_CHUNK)
+    model.encoder(sequence._replace(place=place), chunk_size=each)
+    return Context(tuple(place.totals))
+
+
+def in_context(sequence: Resident, context: Context | None) -> Resident:
+    """Return resident sequences that see a context, if there is one."""
+    return sequence if context is None else sequence._replace(place=_InContext(context))
+
+
+def check_context(model: Genoformer) -> None:
+    """Raise ConfigError unless a model can see a context."""
+    parts = _performers(model)
+    if not parts or not all(part.is_bounded and (part.max_temperature or part.kind.rows != "waves") for part in parts):
+        raise ConfigError("a context needs Performer attention with bounded features, which this model does not have")
+
+
 def can_share(model: Genoformer) -> bool:
     """Tell whether a model has attention whose summaries sequences can share: Performer, alone or in a hybrid."""
-    attentions = [block.multihead.attention for block in model.encoder.blocks if isinstance(block, Block)]
-    return any(isinstance(part, Performer) for attention in attentions for part in _parts(attention))
+    return bool(_performers(model))
 
 
 def shared_logits(
@@ -77,6 +179,12 @@ def shared_logits(
         raise ConfigError("sequences can share the summaries of Performer attention only, of which this model has none")
     sequence = model.sequence(codes, genetic_code=genetic_code)
     return model.logits(sequence._replace(place=Shared(len(codes))), chunk_size=chunk_size)
+
+
+def _performers(model: Genoformer) -> list[Performer]:
+    """Return the Performers of a model whose summaries are sums, in order: those of `Joint` keep tokens beside them."""
+    attentions = [block.multihead.attention for block in model.encoder.blocks if isinstance(block, Block)]
+    return [part for attention in attentions for part in _parts(attention) if isinstance(part, Performer)]
 
 
 def _parts(attention: Attention) -> tuple[Attention, ...]:

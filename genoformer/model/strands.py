@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from genoformer.model.genoformer import Genoformer
+from genoformer.model.shared import Context, in_context
 from genoformer.tokens import COMPLEMENT, PAD
 
 
@@ -33,6 +34,7 @@ def predict_values(
     chunk_size: int | None = None,
     strand_average: bool = True,
     precision: str = "float32",
+    context: Context | None = None,
 ) -> dict[str, Tensor]:
     """Predict the values of every track: probabilities of classes, or signals.
 
@@ -45,6 +47,7 @@ def predict_values(
     codes : Tensor of uint8, (B, L), PAD behind shorter sequences
     genetic_code, chunk_size : see `Genoformer.forward`
     precision : "float32", or "bfloat16" for the products of the layers
+    context : of the organism that all are of, see `genoformer.model.shared`
 
     Returns
     -------
@@ -53,7 +56,8 @@ def predict_values(
 
     def values(codes: Tensor) -> dict[str, Tensor]:
         with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-            logits = model(codes, genetic_code=genetic_code, chunk_size=chunk_size)
+            sequence = in_context(model.sequence(codes, genetic_code=genetic_code), context)
+            logits = model.logits(sequence, chunk_size=chunk_size)
         return {name: head.predict(logits[name]) for name, head in model.heads.items()}  # type: ignore[operator]
 
     forward = values(codes)

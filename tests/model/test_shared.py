@@ -14,8 +14,9 @@ from genoformer.attention import Attention, Summary
 from genoformer.errors import ConfigError
 from genoformer.model.encoder import Place
 from genoformer.model.genoformer import Genoformer
-from genoformer.model.shared import can_share, shared_logits
-from genoformer.tokens import PAD
+from genoformer.model.shared import Context, can_share, context_of, in_context, shared_logits
+from genoformer.model.strands import predict_values
+from genoformer.tokens import PAD, reverse_complement
 from genoformer.tracks import CODING_FRAME
 
 NAME = CODING_FRAME.name
@@ -95,3 +96,57 @@ def test_gradients_reach_the_others() -> None:
     shared_logits(model, codes, chunk_size=4)[NAME][0].sum().backward()
     for one, two in zip(whole, (p.grad for p in model.parameters() if p.grad is not None), strict=True):
         torch.testing.assert_close(one, two)
+
+
+# ---- a context
+
+
+def others(*lengths: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return [rng.integers(0, 4, length).astype(np.uint8) for length in lengths]
+
+
+@pytest.mark.parametrize("attention", ["performer", "hybrid"])
+def test_a_context_is_as_if_its_sequences_were_there_on_both_strands(attention: str) -> None:
+    model, (one, two), codes = model_of("positive", attention), others(100, 40), some_rows(77)
+    rows = np.full((5, 100), PAD, dtype=np.uint8)
+    for row, held in zip(
+        rows, [codes[0].numpy(), one, reverse_complement(one), two, reverse_complement(two)], strict=True
+    ):
+        row[: len(held)] = held
+    found = model.logits(in_context(model.sequence(codes), context_of(model, [one, two])))[NAME]
+    torch.testing.assert_close(found, shared_logits(model, torch.from_numpy(rows))[NAME][:1, :77])
+
+
+def test_a_context_is_that_of_each_layer() -> None:
+    """What is the same on both strands learns nothing of itself."""
+    model, half = model_of("positive", "local", "performer", "hybrid", "performer"), others(60)[0]
+    codes = np.concatenate([half, reverse_complement(half)])
+    rows = torch.from_numpy(codes)[None]
+    found = model.logits(in_context(model.sequence(rows), context_of(model, [codes, codes])))[NAME]
+    torch.testing.assert_close(found, model(rows)[NAME])
+
+
+def test_a_sequence_and_its_reverse_complement_see_the_same() -> None:
+    model, codes = model_of("positive", "local", "performer", "hybrid"), some_rows(100)
+    context = context_of(model, others(60, 80))
+    opposite = torch.from_numpy(reverse_complement(codes[0].numpy()))[None]
+    forward, backward = (predict_values(model, x, context=context)[NAME][0] for x in (codes, opposite))
+    torch.testing.assert_close(backward.flip(0)[:, list(CODING_FRAME.reverse_complement)], forward)
+    assert not torch.allclose(predict_values(model, codes)[NAME][0], forward)
+
+
+def test_a_context_goes_through_a_pipe_and_in_chunks() -> None:
+    model, codes = model_of("positive", "local", "performer", "hybrid"), some_rows(70, 50)
+    context = context_of(model, others(400, 150))
+    chunked = context_of(model, others(400, 150), chunk_size=70)
+    sent = Context.of_arrays(context.arrays, torch.device("cpu"))
+    expected = predict_values(model, codes, context=context)[NAME]
+    for other in (chunked, sent):
+        torch.testing.assert_close(predict_values(model, codes, context=other, chunk_size=9)[NAME], expected)
+
+
+@pytest.mark.parametrize(("kind", "attention", "cap"), [("positive", "local", 2.0), ("regularized", "performer", 0.0)])
+def test_models_that_cannot_see_a_context(kind: str, attention: str, cap: float) -> None:
+    with pytest.raises(ConfigError, match="a context needs Performer attention"):
+        context_of(model_of(kind, attention, cap=cap), others(10))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gzip
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from Bio.Seq import Seq
-from tiny import made_up_genome, random_bases, write_fasta, write_gff
+from tiny import SENSE, made_up_genome, random_bases, write_fasta, write_gff
 
 from genoformer.errors import InputError
-from genoformer.tokens import PAD, decode, reverse_complement
+from genoformer.tokens import PAD, decode, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME, IGNORED
+from genoformer.training.augmentation import ErrorModel
 from genoformer.training.config import Sample
 from genoformer.training.examples import Genome, draw_batch, load_genome, load_split
 from genoformer.training.recoding import Recoding
@@ -171,6 +173,38 @@ def test_windows_are_stretches_of_one_sequence_with_their_labels(genomes: list[G
             codes_seen.add(int(table))
     assert turned_seen == {True, False}
     assert codes_seen == {11, 4}
+
+
+def test_windows_of_one_genome_are_of_one_organism(genomes: list[Genome]) -> None:
+    """Places differ; genome, genetic code and rate of errors do not."""
+    owners, codes, clean = set(), set(), set()
+    for seed in range(20):
+        batch = draw(genomes, seed, one_genome=True, length_power=0.0)
+        found = {number for row in batch.codes for number in (0, 1) if places_of(genomes[number], row)}
+        assert len(found) == 1
+        owners |= found
+        eleven = replace(genomes[1], genetic_code=11)
+        batch = draw([eleven], seed, one_genome=True, recoding=Recoding(to_4=0.5))
+        assert len(set(batch.genetic_codes.tolist())) == 1
+        codes.add(int(batch.genetic_codes[0]))
+        batch = draw(genomes[1:], seed, one_genome=True, errors=ErrorModel((0.0, 0.3)))
+        is_clean = {bool(places_of(genomes[1], row)) for row in batch.codes}
+        assert len(is_clean) == 1
+        clean |= is_clean
+    assert (owners, codes, clean) == ({0, 1}, {11, 4}, {False, True})
+
+
+def test_genes_of_one_genome_have_one_codon_usage() -> None:
+    codons = np.random.default_rng(0).choice(SENSE, 30_000)
+    codes, frames = encode("".join(codons).encode()), np.resize([1, 2, 3], 90_000).astype(np.uint8)
+
+    def thirds(seed: int, organism: int) -> np.ndarray:
+        generators = np.random.default_rng(seed), np.random.default_rng(organism)
+        found, _ = Recoding(synonyms=1.0).rewrite(codes, frames, 11, generators[0], organism=generators[1])
+        return np.bincount(found[2::3], minlength=4) / len(codons)
+
+    assert np.abs(thirds(0, 5) - thirds(1, 5)).max() < 0.01
+    assert np.abs(thirds(0, 5) - thirds(0, 6)).max() > 0.03
 
 
 def test_the_same_seed_draws_the_same_windows(genomes: list[Genome]) -> None:

@@ -13,7 +13,9 @@ import torch
 from torch.nn import functional
 from training_samples import root, run_config
 
+from genoformer.errors import ConfigError
 from genoformer.model.checkpoint import named_tensors
+from genoformer.model.shared import shared_logits
 from genoformer.tokens import MASK, PAD, N
 from genoformer.tracks import IGNORED
 from genoformer.training.config import Sample
@@ -65,6 +67,34 @@ def test_passes_are_the_windows_of_the_step(genome: Genome, size: int) -> None:
     whole = draw_windows([genome], larger, step=3, passes=1)
     for of in (attrgetter("codes"), attrgetter("genetic_codes"), lambda batch: batch.labels["coding-frame"]):
         assert np.array_equal(np.concatenate([of(batch) for batch in passes]), of(whole))
+
+
+def test_windows_of_one_genome_see_each_other(genome: Genome) -> None:
+    """Each pass by itself; the other windows are the same either way."""
+    shape = {"attention": ("local", "performer")}
+    options = {"model": shape, "windows": (60,), "step_bases": 600}
+    config = run_config(**options, one_genome=1.0).train
+    windows = draw_windows([genome], config, step=0, passes=1)
+    assert windows.one_genome
+    assert windows.rows(2, 4).one_genome
+    _, (loss,) = after(genome, **options, one_genome=1.0)
+    state = new_state(run_config(**options), torch.device("cpu"))
+    codes, labels = torch.from_numpy(windows.codes), windows.labels["coding-frame"]
+    logits = shared_logits(state.model, codes, genetic_code=torch.from_numpy(windows.genetic_codes))["coding-frame"]
+    total = summed_loss(logits, torch.from_numpy(labels), class_weights=(), label_smoothing=0.0)
+    assert loss == pytest.approx(float(total.detach() / total_weight(labels, ())), rel=1e-5)
+    alone = state.model(codes, genetic_code=torch.from_numpy(windows.genetic_codes))["coding-frame"]
+    assert not torch.allclose(alone, logits, atol=1e-4)
+
+
+def test_how_often_windows_are_of_one_genome(genome: Genome) -> None:
+    config = run_config(one_genome=0.3).train
+    drawn = [draw_windows([genome], config, step=step, passes=1).one_genome for step in range(300)]
+    assert 60 < sum(drawn) < 120
+    with pytest.raises(ConfigError, match="one_genome: not with split_windows"):
+        run_config(one_genome=0.3, split_windows=True)
+    with pytest.raises(ConfigError, match="one_genome must be from 0 to 1"):
+        run_config(one_genome=1.3)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
