@@ -150,10 +150,16 @@ def in_context(sequence: Resident, context: Context | None) -> Resident:
     return sequence if context is None else sequence._replace(place=_InContext(context))
 
 
+def sees_context(model: Genoformer) -> bool:
+    """Tell whether a model can see a context: it has Performers, and all their summaries are plain sums."""
+    parts = _performers(model)
+    sums = [part.is_bounded and (part.max_temperature is not None or part.kind.rows != "waves") for part in parts]
+    return bool(sums) and all(sums)
+
+
 def check_context(model: Genoformer) -> None:
     """Raise ConfigError unless a model can see a context."""
-    parts = _performers(model)
-    if not parts or not all(part.is_bounded and (part.max_temperature or part.kind.rows != "waves") for part in parts):
+    if not sees_context(model):
         raise ConfigError("a context needs Performer attention with bounded features, which this model does not have")
 
 

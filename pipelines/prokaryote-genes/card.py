@@ -105,8 +105,9 @@ def fill(
 
 
 _PROGRAMS = {
-    "Prodigal": "Prodigal learned from each whole genome, and was told its genetic code.",
-    "Prodigal meta": "On contigs and reads it ran in meta mode.",
+    "Prodigal": "Prodigal learned from each whole genome, or from all its contigs of one length, and was told the "
+    "genetic code.",
+    "Prodigal meta": '"Prodigal meta" is its meta mode, which learns nothing.',
     "FragGeneScan": "FragGeneScan ran as FragGeneScanRs, `-complete=0`, on contigs with the training file `complete`. "
     "It knows genetic code 11 only.",
     "FragGeneScan 454_30": "On reads FragGeneScan ran with the training files named.",
@@ -126,6 +127,11 @@ def how(measured: Measured) -> list[str]:
         )
     if kinds & {"contigs", "reads"}:
         lines.append(f"Of each length and rate there are {simulation['bases']:,} bases of each genome.")
+    if any(row["caller"].endswith(tables.ONE_GENOME) for row in measured["rows"]):
+        lines.append(
+            '"One genome" is `predict --one-genome`: told that all contigs, or all reads, are of one organism, as '
+            "Prodigal is when it learns from them."
+        )
     options = " ".join(f"`{option}`" for option in measured["predict"]) or "none but the defaults"
     versions = unique(measured["programs"].values())
     lines.append(f"Options of `genoformer predict`: {options}. Other programs: {', '.join(versions) or 'none'}.")

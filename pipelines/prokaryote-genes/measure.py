@@ -21,12 +21,13 @@ import click
 from common import WORK, Genome, digest, main, read_json, read_manifest, say, whole, write_json
 from peers import ORFORISE, PEERS, Peer, orforise
 from simulate import BASES, LENGTHS, RATES, READ, AnnotatedGenome, Design, simulate
-from tables import OURS, OURS_GENES, show
+from tables import ONE_GENOME, OURS, OURS_GENES, show
 
 from genoformer import __version__
 from genoformer.cli import exit_code, run
 from genoformer.errors import ResourceError
-from genoformer.model.checkpoint import DEFAULT_MODEL, read_checkpoint
+from genoformer.model.checkpoint import DEFAULT_MODEL, load_model, read_checkpoint
+from genoformer.model.shared import sees_context
 
 FORMAT = "genoformer-measurements"
 OURS_SHIFTS = f"{OURS_GENES}, frameshifts"
@@ -56,6 +57,7 @@ class Setup:
     peers : other programs, with the interpreter of each
     orforise : the interpreter of ORForise, None: it is left out
     predict : options of `genoformer predict`
+    one_genome : whether contigs and reads are also predicted as of one organism, which not all models can
     """
 
     name: str
@@ -67,6 +69,7 @@ class Setup:
     peers: tuple[tuple[Peer, Path], ...] = ()
     orforise: Path | None = None
     predict: tuple[str, ...] = field(default=())
+    one_genome: bool = False
 
 
 def datasets(genome: Genome, setup: Setup) -> list[Dataset]:
@@ -123,16 +126,23 @@ def ours(data: Dataset, genome: Genome, setup: Setup) -> Iterator[tuple[str, Pat
     """Yield what our model says of bases, and its genes."""
     folder = setup.output / genome.split / genome.name / f"genoformer-{setup.sha256[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
-    store = folder / f"{data.name}.h5"
+    yield from _ours(data, folder / f"{data.name}.h5", setup)
+    if setup.one_genome and data.kind != "genome":
+        for name, path, found in _ours(data, folder / f"{data.name}.one-genome.h5", setup, "--one-genome"):
+            yield f"{name}{ONE_GENOME}", path, found
+
+
+def _ours(data: Dataset, store: Path, setup: Setup, *how: str) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """Yield what our model says of bases, with these options of predict beside those of all, and its genes."""
     if not is_made(store, data.fasta):
         store.unlink(missing_ok=True)
-        genoformer("predict", data.fasta, "-o", store, "--model", setup.model, "--resume", *setup.predict)
+        genoformer("predict", data.fasta, "-o", store, "--model", setup.model, "--resume", *setup.predict, *how)
     yield OURS, store, evaluated(store, data, "--no-genes")
     ways = [(OURS_GENES, ".gff", ())]
     if data.kind == "reads":
         ways.append((OURS_SHIFTS, ".frameshifts.gff", ("--frameshifts",)))
     for name, suffix, options in ways:
-        genes = folder / f"{data.name}{suffix}"
+        genes = store.with_name(f"{store.stem}{suffix}")
         if not is_made(genes, store):
             words = ("export", store, "--to", "gff3", "-o", genes, "--overwrite", "--fasta", data.fasta)
             genoformer(*words, *options)
@@ -262,8 +272,9 @@ def command(
     python = ORFORISE.python(output / "environments") if "orforise" in wanted and "genome" in kinds else None
     design = Design(LENGTHS, RATES, READ, bases, seed)
     setup = Setup(
-        checkpoint.name, checkpoint.path, checkpoint.sha256, output, design, kinds, tuple(peers), python, options
-    )
+        checkpoint.name, checkpoint.path, checkpoint.sha256, output, design, kinds, tuple(peers), python, options,
+        sees_context(load_model(model)),
+    )  # fmt: skip
     found = collect(chosen, setup, split=split)
     write_json(output / f"{split}.json", found)
     say(f"{output / f'{split}.json'}: {len(found['rows'])} measurements")

@@ -96,7 +96,7 @@ class Peer:
 
 
 PEERS = (
-    Peer("Prodigal", PRODIGAL, "call_prodigal.py", ("single", "CODE"), ("genome",)),
+    Peer("Prodigal", PRODIGAL, "call_prodigal.py", ("single", "CODE"), ("genome", "contigs")),
     Peer("Prodigal meta", PRODIGAL, "call_prodigal.py", ("meta", "CODE"), ("contigs", "reads")),
     Peer("FragGeneScan", FRAGGENESCAN, "call_fraggenescan.py", ("complete", "parts"), ("contigs",)),
     *(

@@ -10,6 +10,8 @@ NORMAL_95 = 1.96
 """Standard deviations to each side of the mean that hold 95% of a normal distribution."""
 _NUMERIC = frozenset("0123456789+-")
 OURS, OURS_GENES = "genoformer", "genoformer genes"
+ONE_GENOME = ", one genome"
+"""Behind the name of ours, where it was told that all contigs or reads are of one organism."""
 
 Row = dict[str, Any]
 

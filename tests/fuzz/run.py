@@ -52,6 +52,15 @@ def replay(name: str, folder: Path, content: bytes) -> str | None:
         return fault(TARGETS[name], path)
 
 
+def progress_of(pid: int, known: float) -> tuple[bool, float]:
+    """Tell whether a process waits for something else than a processor, and its seconds of these so far."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return False, known
+    return fields[0] in "SD", (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def child(name: str, folder: Path, *arguments: str) -> tuple[int, str]:
     """Run this program for one reader; stop it when it no longer moves. Returns its exit code, and what it said."""
     environment = os.environ | {"GENOFORMER_CACHE": str(folder / "cache"), "TMPDIR": str(folder)}
@@ -59,14 +68,19 @@ def child(name: str, folder: Path, *arguments: str) -> tuple[int, str]:
     words = folder / "words"  # no pipe: a full one would hold up who writes much
     with words.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
-    seen, since, count = "", time.monotonic(), folder / "reached"
+    seen, count = "", folder / "reached"
+    idle = used = since = 0.0  # seconds: of waiting, of processors, and of these when it last moved
     try:
         while process.poll() is None:
+            pause = 0.2 if "--replay" in arguments else 1.0
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.2 if "--replay" in arguments else 1)
+                process.wait(pause)
+            is_waiting, used = progress_of(process.pid, used)
             now = count.read_text() if count.exists() else ""
-            seen, since = (now, time.monotonic()) if now != seen else (seen, since)
-            if time.monotonic() - since > (PATIENCE if now else 5 * PATIENCE):
+            if now != seen:
+                seen, idle, since = now, 0.0, used
+            idle = idle + pause if is_waiting else 0.0
+            if max(idle, used - since) > (PATIENCE if now else 5 * PATIENCE):
                 return 2, "hangs"
     finally:
         process.kill()

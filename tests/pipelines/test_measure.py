@@ -17,7 +17,7 @@ from measure import OURS_SHIFTS, Setup, collect
 from peers import PRODIGAL, Peer
 from recipe_samples import write_folder
 from simulate import Design
-from tables import OURS, OURS_GENES, Estimate
+from tables import ONE_GENOME, OURS, OURS_GENES, Estimate
 
 from genoformer.errors import ConfigError, FormatError, InputError, ResourceError
 from genoformer.evaluate.evaluation import evaluate
@@ -63,7 +63,7 @@ def setup(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Setup:
     design = Design((300,), (0.05,), 400, 2000)
     checkpoint = read_checkpoint(model)
     return Setup("tiny", model, checkpoint.sha256, folder / "work", design, peers=((peer, Path(sys.executable)),),
-                 predict=("--threads=1", "--no-strand-average"))  # fmt: skip
+                 predict=("--threads=1", "--no-strand-average"), one_genome=True)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,14 @@ def measured(setup: Setup, genomes: Path) -> dict[str, Any]:
 def test_every_caller_on_every_data_set(measured: dict[str, Any], setup: Setup, genomes: Path) -> None:
     expected = {
         "genome": [OURS, OURS_GENES, "Prodigal"],
-        "contigs-300": [OURS, OURS_GENES],
-        "reads-0.05": [OURS, OURS_GENES, OURS_SHIFTS, "Prodigal"],
+        "contigs-300": [OURS, OURS_GENES, OURS + ONE_GENOME, OURS_GENES + ONE_GENOME],
+        "reads-0.05": [
+            OURS,
+            OURS_GENES,
+            OURS_SHIFTS,
+            *(x + ONE_GENOME for x in (OURS, OURS_GENES, OURS_SHIFTS)),
+            "Prodigal",
+        ],
     }
     for genome in ("one", "two"):
         for data, callers in expected.items():
