@@ -27,19 +27,27 @@ from genoformer.tokens import PAD, reverse_complement
 _LEAST_CHUNK = 64
 
 
-class Shared(Place):
-    """A batch of so many whole sequences that share the summaries of Performer attention; padding has no part in it."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
+class _Organism(Place):
+    """Whole sequences that see others in Performer attention, alone or in a hybrid, and nowhere else."""
 
     def merged(self, summary: Summary, attention: Attention) -> Summary:
         if isinstance(attention, Hybrid):
             assert isinstance(summary, Pair)
             return Pair(self.merged(summary.first, attention.first), self.merged(summary.second, attention.second))
-        return self._added_up(summary) if isinstance(attention, Performer) else summary
+        return self._with_others(summary) if isinstance(attention, Performer) else summary
 
-    def _added_up(self, summary: Summary) -> Summary:
+    def _with_others(self, summary: Summary) -> Summary:
+        """Return the summary of all that is seen."""
+        raise NotImplementedError
+
+
+class Shared(_Organism):
+    """A batch of so many sequences that see each other; padding has no part in it."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def _with_others(self, summary: Summary) -> Summary:
         if isinstance(summary, Totals):
             keys, values = (x.sum(dim=0, keepdim=True) for x in (summary.keys, summary.values))
             total: Any = Totals(keys, values, summary.weights)
@@ -86,18 +94,13 @@ class Context:
         return {f"context-{number}": tensor.cpu().numpy() for number, tensor in enumerate(tensors)}
 
 
-class _InContext(Place):
-    """Whole sequences, to whose summaries a context is added."""
+class _InContext(_Organism):
+    """Sequences that see a context each, and not each other."""
 
     def __init__(self, context: Context) -> None:
         self._left = list(context.totals)
 
-    def merged(self, summary: Summary, attention: Attention) -> Summary:
-        if isinstance(attention, Hybrid):
-            assert isinstance(summary, Pair)
-            return Pair(self.merged(summary.first, attention.first), self.merged(summary.second, attention.second))
-        if not isinstance(attention, Performer):
-            return summary
+    def _with_others(self, summary: Summary) -> Summary:
         assert isinstance(summary, Totals)
         return summary + self._left.pop(0)
 
@@ -109,8 +112,8 @@ class _Recorded(Shared):
         super().__init__(count)
         self.totals: list[Totals] = []
 
-    def _added_up(self, summary: Summary) -> Summary:
-        found = super()._added_up(summary)
+    def _with_others(self, summary: Summary) -> Summary:
+        found = super()._with_others(summary)
         assert isinstance(found, Totals)
         self.totals.append(_totals(found.keys[:1].clone(), found.values[:1].clone()))
         return found

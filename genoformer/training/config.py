@@ -200,7 +200,9 @@ class RunConfig:
     samples_table: str = ""
 
     def __post_init__(self) -> None:
-        pretrain = self.train.pretrain
+        model, pretrain = self.model, self.train.pretrain
+        shares = "performer" in model.attention or ("hybrid" in model.attention and model.hybrid_global == "performer")
+        require(shares or not self.train.one_genome, "one_genome needs performer in attention, alone or in a hybrid")
         require(pretrain or "masked-nucleotide" not in self.model.tracks, "masked-nucleotide needs pretrain = true")
         if not pretrain:
             self._check_losses()

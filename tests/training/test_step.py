@@ -93,6 +93,8 @@ def test_how_often_windows_are_of_one_genome(genome: Genome) -> None:
     assert 60 < sum(drawn) < 120
     with pytest.raises(ConfigError, match="one_genome: not with split_windows"):
         run_config(one_genome=0.3, split_windows=True)
+    with pytest.raises(ConfigError, match="one_genome needs performer in attention"):
+        run_config(one_genome=0.3, model={"attention": ("local", "linformer")})
     with pytest.raises(ConfigError, match="one_genome must be from 0 to 1"):
         run_config(one_genome=1.3)
 
