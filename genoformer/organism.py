@@ -17,9 +17,9 @@ CONTEXT_WINDOWS = 2
 def organism_context(sequences: Given, model: Genoformer, *, genetic_code: int = 11) -> Context:
     """Summarize a sample of the sequences of one organism, to be seen beside each of them.
 
-    A contig of 1,000 bases, or a read with errors, tells little about the organism that it is of; with the context it
-    is predicted as if it lay in a long window of it. The sample is of the longest sequences, 100,000 bases, read on
-    both strands. It is the same for every part of an input, and so are the values.
+    A contig of 1,000 bases tells little about the organism that it is of; with the context it is predicted as if it lay
+    in a long window of it. The sample is of the longest sequences, 100,000 bases, read on both strands. It is the same
+    for every part of an input, and so are the values.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 @click.option(
     "--one-genome",
     is_flag=True,
-    help="All sequences are of one organism: short ones are predicted with what the longest tell of its codon usage.",
+    help="All sequences are contigs of one organism: short ones are predicted with what the longest tell of it.",
 )
 @click.option(
     "--seed",
