@@ -18,8 +18,10 @@ from genoformer.errors import ConfigError
 from genoformer.model.convolution import Convolution
 from genoformer.model.encoder import (
     LETTERS,
+    WHOLE,
     Block,
     Encoder,
+    Place,
     Resident,
     Span,
     Stem,
@@ -126,6 +128,7 @@ class Genoformer(nn.Module):
         mask: Tensor | None = None,
         genetic_code: int | Tensor = 11,
         chunk_size: int | None = None,
+        place: Place = WHOLE,
     ) -> dict[str, Tensor]:
         """Predict logits.
 
@@ -136,12 +139,14 @@ class Genoformer(nn.Module):
         mask : Tensor of bool, (B, L), True at bases; default: where codes are not PAD
         genetic_code : NCBI translation table, or one for each sequence (B,)
         chunk_size : trunk tokens computed at a time; None is all at once. The result is the same
+        place : what the sequences see beside themselves, see `genoformer.model.shared`; default: nothing
 
         Returns
         -------
         dict from track name to logits, (B, L, channels) float32
         """
-        return self.logits(self.sequence(codes, mask=mask, genetic_code=genetic_code), chunk_size=chunk_size)
+        sequence = self.sequence(codes, mask=mask, genetic_code=genetic_code)
+        return self.logits(sequence._replace(place=place), chunk_size=chunk_size)
 
     def logits(self, sequence: Resident, *, chunk_size: int | None = None) -> dict[str, Tensor]:
         """Predict the logits of the bases of a resident sequence; see `forward`."""

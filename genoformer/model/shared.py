@@ -20,7 +20,7 @@ from torch import Tensor
 from genoformer.attention import Attention, Hybrid, Performer, Summary
 from genoformer.attention.attention import Pair, Totals
 from genoformer.errors import ConfigError
-from genoformer.model.encoder import Block, Place, Resident
+from genoformer.model.encoder import WHOLE, Block, Place
 from genoformer.model.genoformer import Genoformer
 from genoformer.tokens import PAD, reverse_complement
 
@@ -148,9 +148,9 @@ def context_of(
     return Context(tuple(place.totals))
 
 
-def in_context(sequence: Resident, context: Context | None) -> Resident:
-    """Return resident sequences that see a context, if there is one."""
-    return sequence if context is None else sequence._replace(place=_InContext(context))
+def in_context(context: Context | None) -> Place:
+    """Return the place of sequences that see a context, if there is one: for one pass through the model."""
+    return WHOLE if context is None else _InContext(context)
 
 
 def sees_context(model: Genoformer) -> bool:
@@ -186,8 +186,7 @@ def shared_logits(
     """
     if not can_share(model):
         raise ConfigError("sequences can share the summaries of Performer attention only, of which this model has none")
-    sequence = model.sequence(codes, genetic_code=genetic_code)
-    return model.logits(sequence._replace(place=Shared(len(codes))), chunk_size=chunk_size)
+    return model(codes, genetic_code=genetic_code, chunk_size=chunk_size, place=Shared(len(codes)))
 
 
 def _performers(model: Genoformer) -> list[Performer]:

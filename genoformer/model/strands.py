@@ -56,8 +56,7 @@ def predict_values(
 
     def values(codes: Tensor) -> dict[str, Tensor]:
         with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-            sequence = in_context(model.sequence(codes, genetic_code=genetic_code), context)
-            logits = model.logits(sequence, chunk_size=chunk_size)
+            logits = model(codes, genetic_code=genetic_code, chunk_size=chunk_size, place=in_context(context))
         return {name: head.predict(logits[name]) for name, head in model.heads.items()}  # type: ignore[operator]
 
     forward = values(codes)

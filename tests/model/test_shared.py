@@ -114,7 +114,7 @@ def test_a_context_is_as_if_its_sequences_were_there_on_both_strands(attention: 
         rows, [codes[0].numpy(), one, reverse_complement(one), two, reverse_complement(two)], strict=True
     ):
         row[: len(held)] = held
-    found = model.logits(in_context(model.sequence(codes), context_of(model, [one, two])))[NAME]
+    found = model(codes, place=in_context(context_of(model, [one, two])))[NAME]
     torch.testing.assert_close(found, shared_logits(model, torch.from_numpy(rows))[NAME][:1, :77])
 
 
@@ -123,7 +123,7 @@ def test_a_context_is_that_of_each_layer() -> None:
     model, half = model_of("positive", "local", "performer", "hybrid", "performer"), others(60)[0]
     codes = np.concatenate([half, reverse_complement(half)])
     rows = torch.from_numpy(codes)[None]
-    found = model.logits(in_context(model.sequence(rows), context_of(model, [codes, codes])))[NAME]
+    found = model(rows, place=in_context(context_of(model, [codes, codes])))[NAME]
     torch.testing.assert_close(found, model(rows)[NAME])
 
 
