@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from genoformer.errors import InputError
 from genoformer.formats.given import Given, as_sequences
 from genoformer.formats.sequences import Sequences
 from genoformer.model.device import default_chunk_size
@@ -44,4 +45,6 @@ def planned_context(plan: Plan, sequences: Sequences, model: Genoformer, *, gene
     """Summarize a sample of what will be predicted; see `organism_context`."""
     check_context(model)
     found = sample(plan, sequences, model, windows=CONTEXT_WINDOWS)
+    if not found:
+        raise InputError(f"{plan.source}: has no bases to tell an organism by")
     return context_of(model, found, genetic_code=genetic_code, chunk_size=default_chunk_size(model.device))

@@ -10,6 +10,7 @@ import pytest
 from tiny import Memory, random_bases, tiny_config, tiny_model
 
 from genoformer import Settings, collect, organism_context, predict
+from genoformer.errors import InputError
 from genoformer.model.checkpoint import load_model, save_model
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
@@ -42,6 +43,11 @@ def test_a_value_depends_on_the_sequence_and_the_context_alone(model: Genoformer
         one = values(Memory((name, bases)), model, settings=Settings(context=context, chunk_size=8))
         np.testing.assert_allclose(one[name], together[name], atol=2e-3)
         assert not np.allclose(alone[name], together[name], atol=2e-3)
+
+
+def test_what_has_no_bases_tells_nothing(model: Genoformer) -> None:
+    with pytest.raises(InputError, match="no bases to tell an organism by"):
+        organism_context(Memory(("n", b"N" * 100)), model)
 
 
 def test_workers_and_shards(model: Genoformer, tmp_path: Path) -> None:

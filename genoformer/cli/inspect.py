@@ -71,8 +71,8 @@ def summary(store: TrackStore) -> Iterator[str]:
             yield f"{key}: {metadata[key]}"
     if "model" in identity:
         yield f"model: {identity['model']} (sha256 {str(identity.get('model-sha256', ''))[:12]})"
-    settings = [f"{key} {identity[key]}" for key in ("window", "overlap", "genetic-code", "strand-average", "precision")
-                if key in identity]  # fmt: skip
+    told = ("window", "overlap", "genetic-code", "strand-average", "precision", "one-genome")
+    settings = [f"{key} {identity[key]}" for key in told if key in identity]
     if settings:
         yield f"settings: {', '.join(settings)}"
     if metadata.get("command"):
