@@ -45,7 +45,7 @@ class Settings:
     precision : "float32", or "bfloat16" for the products of the layers
     offload : what is computed of a sequence that is one window, however long, lies in a temporary file, not in memory
     context : of the organism that all sequences are of, see `genoformer.organism_context`; seen beside each window, but
-        not of a sequence that is one window
+        not of a sequence that is one window, nor by embeddings and the scoring of variants
     """
 
     chunk_size: int | None = None

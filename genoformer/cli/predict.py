@@ -114,7 +114,7 @@ def command(
     part = None if shard is None else Shard.parse(shard)
     whole.check(cut, project=project)
     if one_genome and whole.whole_sequence:
-        raise ConfigError("--one-genome is for contigs and reads; with --whole-sequence each sequence tells for itself")
+        raise ConfigError("--one-genome is for contigs; with --whole-sequence each sequence tells for itself")
     whole.check_run(source, hardware)
     settings = {
         "chunk_size": chunk_size,

@@ -12,6 +12,15 @@ from genoformer.variants import changes as module
 from genoformer.variants.changes import changes
 
 
+def assert_changes_are_those_of_the_model(model, codes, haplotypes):
+    held = model.sequence(codes[None]).bases[0]
+    expected = model.sequence(haplotypes).bases
+    for change, theirs in zip(changes(model, haplotypes, codes, held), expected, strict=True):
+        found = held.clone()
+        found[change.start : change.end] = change.inputs
+        assert torch.equal(found, theirs)
+
+
 @pytest.mark.parametrize("inputs", [(), *((name,) for name in INPUTS), tuple(INPUTS)])
 @pytest.mark.parametrize(
     ("length", "flank"),
@@ -27,12 +36,7 @@ def test_the_changed_inputs_are_all_that_change(inputs, length, flank, monkeypat
     for row, haplotype in enumerate(haplotypes[1:], 1):
         place, width = int(rng.integers(length)), 1 + row % 7 * (row % 3 == 0)
         haplotype[place : place + width] = (haplotype[place : place + width] + int(rng.integers(1, 4))) % 4
-    held = model.sequence(codes[None]).bases[0]
-    expected = model.sequence(haplotypes).bases
-    for change, theirs in zip(changes(model, haplotypes, codes, held), expected, strict=True):
-        found = held.clone()
-        found[change.start : change.end] = change.inputs
-        assert torch.equal(found, theirs)
+    assert_changes_are_those_of_the_model(model, codes, haplotypes)
 
 
 @pytest.mark.parametrize("inputs", [*((name,) for name in INPUTS), tuple(INPUTS)])
@@ -49,12 +53,7 @@ def test_frames_that_are_open_for_long(inputs, length):
     for row, haplotype in enumerate(haplotypes):
         place = int(rng.choice([rng.integers(length), row % 12, length - 1 - row % 12]))
         haplotype[place : place + 3] = torch.tensor((3, 0, 2) if row % 2 else (1, 1, 1))[: length - place]  # TAG or CCC
-    held = model.sequence(codes[None]).bases[0]
-    expected = model.sequence(haplotypes).bases
-    for change, theirs in zip(changes(model, haplotypes, codes, held), expected, strict=True):
-        found = held.clone()
-        found[change.start : change.end] = change.inputs
-        assert torch.equal(found, theirs)
+    assert_changes_are_those_of_the_model(model, codes, haplotypes)
 
 
 def test_most_are_not_computed_anew(monkeypatch):
