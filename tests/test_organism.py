@@ -10,7 +10,7 @@ import pytest
 from tiny import Memory, random_bases, tiny_config, tiny_model
 
 from genoformer import Settings, collect, organism_context, predict
-from genoformer.errors import InputError
+from genoformer.errors import ConfigError, InputError
 from genoformer.model.checkpoint import load_model, save_model
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import make_plan
@@ -59,6 +59,18 @@ def test_workers_and_shards(model: Genoformer, tmp_path: Path) -> None:
         paths = [predict_to_store(plan, CONTIGS, model, part, settings=settings, workers=workers) for part in parts]
     merge_shards(paths, tmp_path / "merged.h5")
     with open_store(whole) as one, open_store(tmp_path / "merged.h5") as two:
-        assert one.metadata["identity"]["one-genome"] is True
+        assert one.metadata["identity"]["one-genome"] == context.sha256
         for name, bases in CONTIGS.held:
             np.testing.assert_allclose(two[name, 0 : len(bases)], one[name, 0 : len(bases)], atol=2e-3)
+
+
+def test_shards_are_not_joined_in_contexts_of_different_organisms(model: Genoformer, tmp_path: Path) -> None:
+    plan = make_plan(CONTIGS, window=100, overlap=20)
+    contexts = [organism_context(CONTIGS, model), organism_context(Memory(CONTIGS.held[0]), model)]
+    recoded = organism_context(CONTIGS, model, genetic_code=4)
+    assert len({contexts[0].sha256, contexts[1].sha256, recoded.sha256}) == 3
+    first, second = (Output(tmp_path / f"{n}.h5", shard=Shard(n, 2)) for n in (1, 2))
+    one = predict_to_store(plan, CONTIGS, model, first, settings=Settings(context=contexts[0]))
+    two = predict_to_store(plan, CONTIGS, model, second, settings=Settings(context=contexts[1]))
+    with pytest.raises(ConfigError, match="one-genome was"):
+        merge_shards([one, two], tmp_path / "merged.h5")

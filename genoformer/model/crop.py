@@ -48,7 +48,7 @@ class _Kept(NamedTuple):
 
     keys: Tensor
     values: Tensor
-    before: _Kept | None = None  # sums over the tokens before each multiple of GRID: (n + 1, ...)
+    pieces: _Kept | None = None  # sums over GRID tokens each: (n, ...)
     second: _Kept | None = None  # of a hybrid
 
 
@@ -178,11 +178,13 @@ class _Crop(Place):
 
     def _rest(self, held: _Kept, rows: slice) -> tuple[Tensor, Tensor]:
         """Return the sums over all tokens of a window but those of each of its parts."""
-        assert held.before is not None
+        assert held.pieces is not None
         first = torch.tensor([part.start // GRID for part in self.parts[rows]], device=held.keys.device)
-        last = first + (self._own.end - self._own.start) // GRID
-        keys, values = (sums[first].sub_(sums[last]) for sums in held.before[:2])
-        return keys.add_(held.keys), values.add_(held.values)
+        keys, values = (x.expand(len(first), *x.shape).clone() for x in (held.keys, held.values))
+        for piece in range((self._own.end - self._own.start) // GRID):
+            keys -= held.pieces.keys[first + piece]
+            values -= held.pieces.values[first + piece]
+        return keys, values
 
     def _between(self, held: Sequence[Tensor], own: Tensor, *, dim: int) -> Tensor:
         """Put what was computed of each part between what is held around it."""
@@ -201,9 +203,9 @@ def _kept(summary: Summary, pieces: Summary | None, edges: tuple[int, int]) -> l
         return [one._replace(second=two) for one, two in both]
     if isinstance(summary, Totals):
         assert isinstance(pieces, Totals)
-        sums = [_running(x, len(summary.keys)) for x in (pieces.keys, pieces.values)]
+        sums = [x.unflatten(0, (len(summary.keys), -1)) for x in (pieces.keys, pieces.values)]
         rows = zip(summary.keys, summary.values, *sums, strict=True)
-        return [_Kept(keys, values, _Kept(*before)) for keys, values, *before in rows]
+        return [_Kept(keys, values, _Kept(*of_pieces)) for keys, values, *of_pieces in rows]
     assert isinstance(summary, Segments)
     whole = summary.span(0, max(part.end for part in summary))
     keys, values = (functional.pad(x, (0, 0, *edges)) for x in (whole.keys, whole.values))
@@ -218,12 +220,6 @@ def _pieces(block: Block, x: Tensor) -> Summary | None:
     parts = functional.pad(mixed, (0, 0, 0, -x.shape[1] % GRID)).unflatten(1, (-1, GRID)).flatten(0, 1)
     mask = torch.arange(len(parts) // len(x) * GRID, device=parts.device) < x.shape[1]
     return block.multihead.summarize(parts, mask=mask.view(-1, GRID).repeat(len(x), 1))
-
-
-def _running(sums: Tensor, batch: int) -> Tensor:
-    """Add up the sums over pieces, from nothing on: (B n, ...) -> (B, n + 1, ...)."""
-    found = sums.unflatten(0, (batch, -1)).cumsum(dim=1)
-    return torch.cat([torch.zeros_like(found[:, :1]), found], dim=1)
 
 
 def _blocks(model: Genoformer) -> list[Block]:

@@ -7,6 +7,7 @@ one ends, nothing of another begins.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
@@ -77,21 +78,26 @@ class Context:
     Attributes
     ----------
     totals : of each, (1, heads, features) and (1, heads, features, dim of a head)
+    sha256 : of the sequences and their genetic code
     """
 
     totals: tuple[Totals, ...]
+    sha256: str
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], device: torch.device) -> Context:
         """Return the context that has these `arrays`."""
-        found = [torch.from_numpy(arrays[f"context-{number}"].copy()).to(device) for number in range(len(arrays))]
-        return cls(tuple(_totals(*pair) for pair in zip(found[::2], found[1::2], strict=True)))
+        count = len(arrays) - 1
+        found = [torch.from_numpy(arrays[f"context-{number}"].copy()).to(device) for number in range(count)]
+        totals = tuple(_totals(*pair) for pair in zip(found[::2], found[1::2], strict=True))
+        return cls(totals, arrays["context-sha256"].tobytes().hex())
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it, by names."""
         tensors = [tensor for part in self.totals for tensor in (part.keys, part.values)]
-        return {f"context-{number}": tensor.cpu().numpy() for number, tensor in enumerate(tensors)}
+        found = {f"context-{number}": tensor.cpu().numpy() for number, tensor in enumerate(tensors)}
+        return {**found, "context-sha256": np.frombuffer(bytes.fromhex(self.sha256), dtype=np.uint8)}
 
 
 class _InContext(_Organism):
@@ -145,7 +151,15 @@ def context_of(
     sequence = model.sequence(torch.from_numpy(rows).to(model.device), genetic_code=genetic_code)
     each = None if chunk_size is None else max(chunk_size // len(rows), _LEAST_CHUNK)
     model.encoder(sequence._replace(place=place), chunk_size=each)
-    return Context(tuple(place.totals))
+    return Context(tuple(place.totals), _sha256(codes, genetic_code))
+
+
+def _sha256(codes: Sequence[np.ndarray], genetic_code: int) -> str:
+    """Tell sequences by their letters, their borders and their genetic code, not by what a machine makes of them."""
+    digest = hashlib.sha256(f"{genetic_code} {[len(one) for one in codes]}".encode())
+    for one in codes:
+        digest.update(one.tobytes())
+    return digest.hexdigest()
 
 
 def in_context(context: Context | None) -> Place:

@@ -142,6 +142,7 @@ def test_a_context_goes_through_a_pipe_and_in_chunks() -> None:
     chunked = context_of(model, others(400, 150), chunk_size=70)
     sent = Context.of_arrays(context.arrays, torch.device("cpu"))
     expected = predict_values(model, codes, context=context)[NAME]
+    assert context.sha256 == chunked.sha256 == sent.sha256 != context_of(model, others(150, 400)).sha256
     for other in (chunked, sent):
         torch.testing.assert_close(predict_values(model, codes, context=other, chunk_size=9)[NAME], expected)
 
