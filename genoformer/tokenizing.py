@@ -45,7 +45,7 @@ def tokenize_to_store(
         [TOKENS],
         provenance={
             "identity": {"input-sha256": plan.input_digest(), "window": plan.window, "overlap": plan.overlap},
-            "input": plan.source,
+            "alignments" if plan.made_by else "input": plan.source,
             "letters": plan.letters._asdict(),
             "accounting": plan.accounting._asdict(),
             **({"made-by": plan.made_by} if plan.made_by else {}),
@@ -105,9 +105,10 @@ class TokenSequences:
                     "expected sequences, or what `genoformer tokenize` writes"
                 )
             identity = store.metadata.get("identity", {})
-            if not {"window", "overlap"} <= set(identity):
+            cut = [identity.get("window"), identity.get("overlap")]
+            if not all(isinstance(bases, int) for bases in cut):
                 raise FormatError(f"{self.source}: does not say how it was cut into windows; run `genoformer tokenize`")
-            self.window, self.overlap = int(identity["window"]), int(identity["overlap"])
+            self.window, self.overlap = cut
 
     def records(self) -> Iterator[Record]:
         """Yield every sequence."""

@@ -13,6 +13,7 @@ import numpy as np
 from genoformer.errors import ConfigError, FormatError, GenoformerError
 from genoformer.store import schema
 from genoformer.store.heaps import check_heaps
+from genoformer.store.metadata import check_metadata
 from genoformer.store.sequences import SequenceTable
 from genoformer.store.shards import Shard
 from genoformer.store.transaction import TransactionalFile, resource_error, sync_folder
@@ -42,7 +43,8 @@ def create_store(  # noqa: PLR0913 - what a store is, and what to do about an ol
     path : final name of the store
     sequences : SequenceTable
     tracks : list of Track
-    provenance : dict that JSON can hold; what is under "identity" must be the same for a run to be continued
+    provenance : dict that JSON can hold; what is under "identity" must be the same for a run to be continued. What
+        FORMAT.md names in it must be of the kind that it says
     blocks : (n_blocks, 2) int64, spans on the common axis that will be written: in order, none across two sequences
     overwrite : replace what is at ``path``, and start anew where ``resume`` is not given
     resume : continue ``<path>.part`` if there is one
@@ -56,7 +58,7 @@ def create_store(  # noqa: PLR0913 - what a store is, and what to do about an ol
 
     Raises
     ------
-    ConfigError : something is there already, or the interrupted run was another one
+    ConfigError : something is there already, the interrupted run was another one, or the provenance is of other kinds
     FormatError : ``<path>.part`` is damaged or none of ours
     InputError : sequence names are repeated or impossible
     ResourceError : the place cannot be written to, or another process is writing there
@@ -65,6 +67,10 @@ def create_store(  # noqa: PLR0913 - what a store is, and what to do about an ol
     blocks = _checked_blocks(blocks, sequences)
     _check_tracks(tracks, dtype)
     sequences.check_unique()
+    try:
+        check_metadata(provenance)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
     if shard is not None:
         provenance = {**provenance, "identity": {**provenance.get("identity", {}), "shard": str(shard)}}
     if path.exists() and not path.is_file():

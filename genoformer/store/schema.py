@@ -11,6 +11,7 @@ import numpy as np
 
 from genoformer.errors import FormatError
 from genoformer.store.checksums import crcs_of_fill
+from genoformer.store.metadata import check_metadata
 from genoformer.store.sequences import SequenceTable, write_sequences
 from genoformer.store.shards import Shard, write_shard, write_spans
 from genoformer.tracks import Track
@@ -28,9 +29,6 @@ DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError
 """What h5py, or code that trusts a file, raises where the file is damaged."""
 CRC, CHUNK_CRC = "crc32", "chunk_crc32"
 """Datasets beside the values: a checksum of each sequence, and of each chunk as it is stored."""
-_COUNTS = ("accounting", "letters", "left-out")
-_MAPPINGS = (*_COUNTS, "identity", "missing", "versions")
-"""Keys of the metadata whose values are objects; those of counts hold whole numbers."""
 _CHUNK_CRCS = 1 << 12  # at most in a chunk of their own
 
 
@@ -130,13 +128,7 @@ def read_crcs(file: Any, track: str, name: str) -> np.ndarray | None:
 def read_metadata(file: Any) -> dict[str, Any]:
     """Read the provenance; ValueError unless what programs look at is of the kind that it should be."""
     metadata = dict(json.loads(_text(file.attrs["metadata"])))
-    for key in _MAPPINGS:
-        value = metadata.get(key, {})
-        if not isinstance(value, dict):
-            raise ValueError(f"metadata: {key} must be an object, got {value!r}")
-        counts = value.values() if key in _COUNTS else [value.get("bases", 0)]
-        if not all(isinstance(count, int) for count in counts):
-            raise ValueError(f"metadata: {key} must hold whole numbers, got {value!r}")
+    check_metadata(metadata)
     return metadata
 
 
