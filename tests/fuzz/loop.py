@@ -147,6 +147,6 @@ def attack(
             if number == first + (last - first) // 10:
                 early = resident()
     grown = resident() - early
-    if last - first >= 10_000 and grown > GROWTH + target.leak * (last - first):
+    if last - first >= 10_000 and grown > GROWTH + target.leak // 3 * (last - first):
         return b"", f"memory grew by {grown >> 20} MiB over {last - first:,} files"
     return None
