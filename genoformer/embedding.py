@@ -24,7 +24,7 @@ from genoformer.plan import Plan, make_plan, planned_records
 from genoformer.predict import Settings, check_fits
 from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, plan_windows
 from genoformer.store.heaps import check_heaps
-from genoformer.store.schema import DAMAGE, LIBVER, one_line
+from genoformer.store.schema import DAMAGE, LIBVER, one_line, read_metadata
 from genoformer.store.sequences import SequenceTable, read_sequences, write_sequences
 from genoformer.tokens import PAD, encode
 
@@ -251,7 +251,7 @@ class Embeddings:
             raise ValueError("its offsets are not those of its sequences")
         if len(self._values) != self._offsets[-1]:
             raise ValueError("it holds the states of fewer tokens, or more, than its sequences have")
-        self.metadata: dict[str, Any] = json.loads(file.attrs["metadata"])
+        self.metadata = read_metadata(file)
 
     def tokens(self, region: Region) -> np.ndarray:
         """Return the states of the tokens that a region of bases touches: (tokens, width) float16."""

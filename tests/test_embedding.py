@@ -158,3 +158,13 @@ def test_other_files(tmp_path):
     for name in ("x.h5", "y.h5"):
         with pytest.raises(FormatError, match=name):
             open_embeddings(tmp_path / name)
+
+
+@pytest.mark.parametrize("metadata", ["[]", "5", '{"input": 5}', "{", "[" * 5000])
+def test_provenance_of_other_kinds(model, tmp_path, metadata):
+    path = tmp_path / "x.h5"
+    embed_to_store(make_plan(NAMES, window=90, overlap=30), NAMES, model, path)
+    with h5py.File(path, "r+") as file:
+        file.attrs["metadata"] = metadata
+    with pytest.raises(FormatError, match=r"x.h5: not HDF5, or damaged"):
+        open_embeddings(path)

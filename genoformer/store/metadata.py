@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 _OBJECT, _WORDS, _NUMBER = (dict,), (str,), (int,)
@@ -38,8 +38,10 @@ _CHOICE = ("exclude-flags", "include-flags", "min-mapq", "reference")
 _NAMES = {dict: "an object", str: "text", int: "a whole number", type(None): "null"}
 
 
-def check_metadata(metadata: Mapping[str, Any]) -> None:
+def check_metadata(metadata: Any) -> None:
     """Raise ValueError where something that programs rely on is of another kind than it should be."""
+    if not isinstance(metadata, dict):
+        raise ValueError(f"metadata: must be an object, got {metadata!r}")
     for path, kinds in _KINDS.items():
         for value in _found(metadata, path.split(".")):
             if not isinstance(value, kinds):

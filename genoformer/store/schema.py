@@ -127,7 +127,7 @@ def read_crcs(file: Any, track: str, name: str) -> np.ndarray | None:
 
 def read_metadata(file: Any) -> dict[str, Any]:
     """Read the provenance; ValueError unless what programs look at is of the kind that it should be."""
-    metadata = dict(json.loads(_text(file.attrs["metadata"])))
+    metadata = json.loads(_text(file.attrs["metadata"]))
     check_metadata(metadata)
     return metadata
 

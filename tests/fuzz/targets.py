@@ -71,7 +71,7 @@ class Target(NamedTuple):
     words: tuple[bytes, ...] = ()
     """worth inserting"""
     leak: int = 0
-    """bytes of address space a file that a C library does not give back, of which a quarter are used: bcftools ends as a
+    """bytes of addresses a file that a C library does not give back, a quarter of them in use: bcftools ends as a
     program does that stops at an error"""
     wrap: Callable[[bytes], bytes] = bytes
     """what is done to damaged contents before they are written: compression, so that damage is found inside"""

@@ -61,6 +61,12 @@ def test_a_consensus_that_could_not_be_made_again(path: str) -> None:
         check_metadata(metadata)
 
 
+@pytest.mark.parametrize("metadata", [[], [["input", "x"]], "text", None], ids=repr)
+def test_what_is_no_object(metadata: Any) -> None:
+    with pytest.raises(ValueError, match="metadata: must be an object"):
+        check_metadata(metadata)
+
+
 def test_a_store_of_other_kinds(tmp_path: Path) -> None:
     path = write_all(tmp_path / "s.h5")
     with h5py.File(path, "r+") as file:
