@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,15 +42,17 @@ _NAMES = {dict: "an object", str: "text", int: "a whole number", type(None): "nu
 def check_metadata(metadata: Any) -> None:
     """Raise ValueError where something that programs rely on is of another kind than it should be."""
     if not isinstance(metadata, dict):
-        raise ValueError(f"metadata: must be an object, got {metadata!r}")
+        raise ValueError(f"metadata: must be an object, got {reprlib.repr(metadata)}")
     for path, kinds in _KINDS.items():
         for value in _found(metadata, path.split(".")):
             if not isinstance(value, kinds):
                 expected = " or ".join(_NAMES[kind] for kind in kinds)
-                raise ValueError(f"metadata: {path} must be {expected}, got {value!r}")
+                raise ValueError(f"metadata: {path} must be {expected}, got {reprlib.repr(value)}")
     choice = metadata.get("made-by", {}).get("choice")
     if choice is not None and not (set(_CHOICE) <= set(choice) and "alignments" in metadata):
-        raise ValueError(f"metadata: made-by.choice must have alignments and {', '.join(_CHOICE)}, got {choice!r}")
+        raise ValueError(
+            f"metadata: made-by.choice must have alignments and {', '.join(_CHOICE)}, got {reprlib.repr(choice)}"
+        )
 
 
 def _found(value: Any, path: list[str]) -> Iterator[Any]:

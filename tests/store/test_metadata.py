@@ -67,6 +67,11 @@ def test_what_is_no_object(metadata: Any) -> None:
         check_metadata(metadata)
 
 
+def test_a_long_value_is_cut_in_the_message() -> None:
+    with pytest.raises(ValueError, match=r"^metadata: input must be text, got .{,100}$"):
+        check_metadata({"input": [{"x" * 10**6: [[]] * 10**6}] * 1000})
+
+
 def test_a_store_of_other_kinds(tmp_path: Path) -> None:
     path = write_all(tmp_path / "s.h5")
     with h5py.File(path, "r+") as file:
