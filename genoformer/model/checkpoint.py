@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
 import genoformer
@@ -86,10 +86,14 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     CheckpointError : it is missing, truncated or not safetensors
     """
     try:
-        with safe_open(path, framework="pt") as handle:
-            return {name: handle.get_tensor(name) for name in handle.keys()}, handle.metadata() or {}  # noqa: SIM118
+        with safe_open(path, framework="pt") as handle:  # which checks the head before all is read
+            names, metadata = list(handle.keys()), handle.metadata() or {}
+        tensors = load(path.read_bytes())  # `get_tensor` of safetensors 0.8 loses some memory each time
+        return {name: tensors[name] for name in names}, metadata
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file; a model is a folder with {WEIGHTS} and {CONFIG}") from None
+    except (KeyError, TypeError, RuntimeError):
+        raise CheckpointError(f"{path}: holds a tensor of a type or shape that torch does not know") from None
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
             f"{path}: truncated or not a safetensors file ({error}); copy or train it again"

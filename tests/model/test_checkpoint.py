@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,35 @@ def test_truncated_weights(tmp_path: Path, keep: int) -> None:
     refused(folder, WEIGHTS, "damaged", "copy it again")
     rewrite(folder, {}, new_digest=True)
     refused(folder, WEIGHTS, "truncated or not a safetensors file")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "size"),
+    [
+        ("F4", [2], 1),
+        ("F8_E8M0", [1], 1),
+        ("F32", [0, 2**62, 4], 0),
+        ("F32", [0, 2**63], 0),
+        ("F32", [0, 2**64 - 1], 0),
+    ],
+)
+def test_tensors_that_torch_cannot_have(tmp_path: Path, kind: str, shape: list[int], size: int) -> None:
+    head = json.dumps({"a": {"dtype": kind, "shape": shape, "data_offsets": [0, size]}}).encode()
+    (tmp_path / WEIGHTS).write_bytes(len(head).to_bytes(8, "little") + head + bytes(size))
+    with pytest.raises(CheckpointError, match=r"^[^\n]*a tensor of a type or shape that torch does not know$"):
+        read_tensors(tmp_path / WEIGHTS)
+
+
+def test_nothing_is_kept_of_what_was_read(tmp_path: Path) -> None:
+    save_file({f"t{n}": torch.full((300, 400), float(n)) for n in range(5)}, tmp_path / WEIGHTS, {"a": "b"})
+    tensors, metadata = read_tensors(tmp_path / WEIGHTS)
+    assert (float(tensors["t3"].mean()), len(tensors), metadata) == (3.0, 5, {"a": "b"})
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(50):
+        read_tensors(tmp_path / WEIGHTS)
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 50
 
 
 def test_a_flipped_bit(tmp_path: Path) -> None:
