@@ -15,13 +15,13 @@ from rich.table import Table
 
 from genoformer import __version__
 from genoformer.bench.approximation import LayerAudit, Report, Settings
-from genoformer.errors import ConfigError, ResourceError
+from genoformer.errors import ResourceError
+from genoformer.plotting.files import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH = 100
-PLOTS = (".png", ".svg", ".pdf")
 FOOTNOTE = (
     "error: relative, of the outputs, mean over draws; by theory to first order, orthogonality included. limit: "
     "with infinitely many features. bias, spread: of single weights, up to a common factor; ~ is within the noise of "
@@ -136,21 +136,8 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def check_plot(path: Path) -> None:
-    """Raise ConfigError unless a plot can be drawn into a file of that name."""
-    if path.suffix not in PLOTS:
-        raise ConfigError(f"{path}: a plot is one of {', '.join(PLOTS)}; name it so")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "plots need matplotlib, which is not installed; run: pip install 'genoformer[plots]'"
-        ) from None
-
-
 def draw(layers: Sequence[LayerAudit], settings: Settings, path: Path) -> None:
     """Draw error against features (left) and against slots or window (right), a row of panels for each layer."""
-    check_plot(path)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.6 * len(layers)), layout="constrained")
@@ -160,10 +147,7 @@ def draw(layers: Sequence[LayerAudit], settings: Settings, path: Path) -> None:
         _curves(left, performers, layer, settings, f"{layer.name}: features m")
         _curves(right, [r for r in layer.reports if r not in performers], layer, settings, "slots k, or window")
         left.set_ylabel("relative error of the outputs")
-    try:
-        figure.savefig(path, dpi=130)
-    except OSError as error:
-        raise ResourceError(f"{path}: cannot be written: {error.strerror}; name another file") from None
+    write_figure(figure, path, dpi=130)
 
 
 def _curves(axes: Axes, reports: Sequence[Report], layer: LayerAudit, settings: Settings, title: str) -> None:

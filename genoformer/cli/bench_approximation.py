@@ -113,7 +113,7 @@ def _check_outputs(json_path: Path | None, plot_path: Path | None) -> None:
         if path is not None and not path.resolve().parent.is_dir():
             raise ResourceError(f"{path.parent}: no such folder; make it first")
     if plot_path is not None:
-        from genoformer.cli.approximation_views import check_plot
+        from genoformer.plotting.files import check_plot
 
         check_plot(plot_path)
 

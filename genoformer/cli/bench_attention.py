@@ -86,7 +86,8 @@ def command(
         if path and not path.absolute().parent.is_dir():
             raise ResourceError(f"{path.parent}: no such folder; make it first")
     if plot_path:
-        from genoformer.cli.bench_plot import check_plot, draw_plot
+        from genoformer.cli.bench_plot import draw_plot
+        from genoformer.plotting.files import check_plot
 
         check_plot(plot_path)
     contenders = select(only, groups=() if group == "both" else (group,))

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from genoformer.bench.contenders import CONTENDERS, FUSED, GROUPS, MATRIX
 from genoformer.cli.progress import size
-from genoformer.plotting.style import check_plot
-
-__all__ = ["check_plot", "draw_plot", "styles"]
+from genoformer.plotting.files import write_figure
 
 if TYPE_CHECKING:
     from genoformer.bench.speed import Measurement, Report
@@ -47,7 +45,7 @@ def draw_plot(report: Report, path: Path) -> None:
         f"{report.processor}, threads: {report.threads}, torch {report.torch_version}",
         fontsize=_FONT - 1,
     )
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
 
 
 def styles(group: str, names: list[str]) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 from genoformer.evaluate.evaluation import Evaluation, LevelResult
 from genoformer.evaluate.summary import reliability
 from genoformer.evaluate.tally import CONFIDENCE_BINS
+from genoformer.plotting.files import write_figure
 from genoformer.plotting.style import FORWARD, NOTHING, REVERSE
 
 _COLORS = (NOTHING, *FORWARD, *REVERSE)
@@ -22,7 +23,7 @@ _FEWEST = 30
 
 def draw(evaluation: Evaluation, path: Path) -> None:
     """Write a figure: a row for each level with reliability, curves and confusion; calls without probabilities have the
-    last only. See `plotting.style.check_plot` for what may go wrong.
+    last only. See `plotting.files.write_figure` for what may go wrong.
     """
     from matplotlib.figure import Figure
 
@@ -39,7 +40,7 @@ def draw(evaluation: Evaluation, path: Path) -> None:
     between = " " if len(drawn) > 1 else "\n"
     title = f"{Path(evaluation.prediction).name}{between}against {Path(evaluation.truth).name}"
     figure.suptitle(title, fontsize=_FONT)
-    figure.savefig(path, dpi=110)
+    write_figure(figure, path, dpi=110)
 
 
 def _style(panel: Any, across: str, up: str) -> None:

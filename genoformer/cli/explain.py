@@ -11,7 +11,7 @@ from genoformer.cli.export import check_output
 from genoformer.cli.options import DeviceOptions, command_line, device_options, model_option
 from genoformer.cli.progress import duration, progress, say, size
 from genoformer.cli.scoring import ScoringOptions, scoring_options
-from genoformer.errors import ConfigError, InputError
+from genoformer.errors import InputError
 
 
 @click.command("explain")
@@ -53,7 +53,10 @@ def command(
     """
     check_output(str(output), overwrite=overwrite, inputs=[Path(genome)])
     if plot is not None:
-        _check_plot(plot, overwrite=overwrite, inputs=[Path(genome), output])
+        from genoformer.plotting.files import check_plot
+
+        check_plot(plot)
+        check_output(str(plot), overwrite=overwrite, inputs=[Path(genome), output])
 
     from genoformer.formats.bed import parse_regions
     from genoformer.formats.sequences import open_sequences
@@ -83,13 +86,3 @@ def command(
 
         draw_effects(output, plot)
         say(f"{plot}: drawn")
-
-
-def _check_plot(plot: Path, *, overwrite: bool, inputs: list[Path]) -> None:
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise ConfigError("--plot needs matplotlib; pip install 'genoformer[plots]', or leave it out")
-    if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ConfigError(f"{plot}: the name must end in .png, .svg or .pdf")
-    check_output(str(plot), overwrite=overwrite, inputs=inputs)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from genoformer.plotting.files import write_figure
 from genoformer.regions import Region
 
 if TYPE_CHECKING:
@@ -45,12 +46,7 @@ def draw_effects(path: Path, figure_path: Path) -> None:
     _label(axes, region, reference)
     said = f"{identity['kind']}, model {identity['model']}, window {identity['window']:,} bases"
     figure.suptitle(f"{region}: {said}", fontsize=10)
-    part = figure_path.with_name(f"{figure_path.stem}.part{figure_path.suffix}")
-    try:
-        figure.savefig(part, dpi=150)
-        part.replace(figure_path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_figure(figure, figure_path, dpi=150)
 
 
 def _heat_maps(

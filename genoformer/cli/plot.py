@@ -87,8 +87,8 @@ def command(
       genoformer plot genome.h5 -r chr1 --genes other.gff3 --truth annotation.gff3 -o chr1.png
     """
     from genoformer.formats.output import check_output
+    from genoformer.plotting.files import check_plot
     from genoformer.plotting.region import CALL, plot_region, save_figure
-    from genoformer.plotting.style import check_plot
     from genoformer.store import open_store
     from genoformer.tracks import CODING_FRAME
 

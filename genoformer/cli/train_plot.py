@@ -7,6 +7,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from genoformer.plotting.files import write_figure
+
 _SMOOTHED = 0.95
 """Share of the running mean that each step keeps."""
 _COLORS = ("#e6550d", "#31a354", "#6a51a3", "#8c6d31", "#c51b8a", "#636363")
@@ -31,7 +33,7 @@ def draw_curve(log: Path, path: Path) -> bool:
     lines = [line, *_draw_validation(left, entries)]
     left.grid(True, alpha=0.3)
     figure.legend(handles=lines, frameon=False, loc="outside lower center", ncols=min(len(lines), 4))
-    figure.savefig(path, dpi=120)
+    write_figure(figure, path, dpi=120)
     return True
 
 

@@ -16,7 +16,8 @@ from genoformer.formats.bed import parse_regions
 from genoformer.labels import read_labels
 from genoformer.plotting import panels
 from genoformer.plotting.arrows import Arrow, arrows_of_annotation, call_arrows, draw_arrows, within
-from genoformer.plotting.style import FONT, FORWARD, INK, REVERSE, SOFT, TRUTH, need_matplotlib, plain, shortened
+from genoformer.plotting.files import need_matplotlib, write_figure
+from genoformer.plotting.style import FONT, FORWARD, INK, REVERSE, SOFT, TRUTH, plain, shortened
 from genoformer.plotting.values import gc_share, read_drawn
 from genoformer.regions import Region
 from genoformer.store import TrackStore, open_store
@@ -199,17 +200,12 @@ def save_figure(axes: Mapping[str, Any], path: File, *, dpi: int = 200) -> None:
     Parameters
     ----------
     axes : from `plot_region`
-    path : its ending tells the kind: png, svg, pdf, ...
+    path : its ending tells the kind: .png, .svg or .pdf
     dpi : dots an inch, of png
+
+    Raises
+    ------
+    ConfigError : it has another ending
+    ResourceError : it cannot be written there
     """
-    from matplotlib import rc_context
-
-    from genoformer.formats.output import writing
-
-    kind = Path(path).suffix[1:].lower()
-    metadata = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else {}
-    with (
-        rc_context({"svg.hashsalt": "genoformer", "pdf.fonttype": 42, "hatch.linewidth": 0.4}),
-        writing(path) as stream,
-    ):
-        axes["values"].figure.savefig(stream, format=kind, dpi=dpi, metadata=metadata)
+    write_figure(axes["values"].figure, path, dpi=dpi)

@@ -5,10 +5,7 @@ The colors are those of the report: blues for the forward strand, oranges for th
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-from genoformer.errors import ConfigError, ResourceError
 
 FORWARD = ("#1f5a99", "#3f8fd0", "#86bde8")
 REVERSE = ("#a84a0b", "#e2711d", "#f2a968")
@@ -19,30 +16,6 @@ INK, SOFT, RULE, GAP = "#1b1f24", "#59626d", "#d9dde2", "#eceef1"
 TRUTH, GC = "#5b5f66", "#4d7f3a"
 FONT = 11
 """Points."""
-
-
-def need_matplotlib() -> None:
-    """Raise ResourceError if matplotlib is not installed."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise ResourceError("plots need matplotlib; get it with: pip install 'genoformer[plots]'") from error
-
-
-def check_plot(path: Path) -> None:
-    """Raise before any work is done if nothing can be drawn, or not to that file.
-
-    Raises
-    ------
-    ResourceError : matplotlib is not installed
-    ConfigError : no kind of image has that ending
-    """
-    need_matplotlib()
-    from matplotlib.figure import Figure
-
-    known = Figure().canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in known:
-        raise ConfigError(f"{path}: the name of a plot must end in one of .{', .'.join(sorted(known))}")
 
 
 def shortened(name: str, most: int = 40) -> str:

@@ -79,7 +79,7 @@ def test_of_a_model(call, tiny, tmp_path):
         (("--input", "x.fa", "--norm", 2), 2, "--norm belongs to --random"),
         (("--random", "--region", "chr1:1-9"), 2, "--region belongs to --input"),
         (("--random", "-m", "nonsense"), 2, "no mechanism is called 'nonsense'"),
-        (("--random", "--plot", "x.txt"), 2, "a plot is one of .png"),
+        (("--random", "--plot", "x.txt"), 2, "must end in .png, .svg or .pdf"),
         (("--random", "--json", "missing/x.json"), 3, "no such folder"),
         (("--random", "--wanted", 0), 2, "--wanted"),
         (("--random", "--tokens", 5000), 2, "--tokens"),
@@ -104,7 +104,7 @@ def test_too_short_a_sequence(call, tiny, tmp_path):
 def test_without_matplotlib_it_says_what_to_install(call, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = call(*RANDOM, "--plot", "x.png")
-    assert result.code == 2
+    assert result.code == 3
     assert "pip install 'genoformer[plots]'" in result.complaints[0]
 
 

@@ -74,7 +74,7 @@ def test_what_is_wrong_is_one_line_with_the_file(call, files, tmp_path):
         ((store, "-t", tmp_path / "no.gff"), 1, "no.gff: no such file"),
         ((tmp_path / "no.h5", "-t", truth), 1, "no.h5: no such file"),
         ((store, "-t", truth, "--json", tmp_path / "no" / "x.json"), 3, "no such folder"),
-        ((store, "-t", truth, "--plot", tmp_path / "x.docx"), 2, "must end in one of"),
+        ((store, "-t", truth, "--plot", tmp_path / "x.docx"), 2, "must end in .png, .svg or .pdf"),
     ):
         result = call("evaluate", *arguments)
         assert (result.code, result.out, len(result.complaints)) == (code, "", 1)

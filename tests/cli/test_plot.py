@@ -46,7 +46,7 @@ def test_what_is_refused(call, files, tmp_path):
     (tmp_path / "x.png").write_text("precious")
     for options, code, words in (
         (("-r", "a", "-o", tmp_path / "x.png"), 2, "exists already"),
-        (("-r", "a", "-o", tmp_path / "x.doc"), 2, "must end in one of"),
+        (("-r", "a", "-o", tmp_path / "x.jpg"), 2, "must end in .png, .svg or .pdf"),
         (("-r", "a", "-o", tmp_path / "no" / "x.png"), 3, "no such folder"),
         (("-r", "b", "-o", tmp_path / "y.png"), 1, "no sequence 'b'"),
         (("-r", "a:1-2", "-r", "a:9-8", "-o", tmp_path / "y.png"), 1, "ends before it starts"),

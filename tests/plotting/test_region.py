@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from genoformer.errors import ConfigError, InputError
 from genoformer.plotting.arrows import Arrow, within
+from genoformer.plotting.files import check_plot
 from genoformer.plotting.panels import round_length, unit_of
-from genoformer.plotting.style import check_plot, shortened
+from genoformer.plotting.style import shortened
 from genoformer.plotting.values import gc_share, read_drawn
 from genoformer.regions import Block, Region
 from genoformer.store import open_store
@@ -184,8 +185,9 @@ def test_what_cannot_be(coding, tmp_path):
             plot(coding, region)
     with pytest.raises(InputError, match="no track 'x'"):
         plot(coding, "a|$1$", track="x")
-    with pytest.raises(ConfigError, match=r"must end in one of .*\.png"):
-        check_plot(tmp_path / "x.docx")
+    for name in ("x.docx", "x.jpg", "x.tif", "x", "png"):
+        with pytest.raises(ConfigError, match=r"must end in \.png, \.svg or \.pdf$"):
+            check_plot(tmp_path / name)
 
 
 def test_words():
