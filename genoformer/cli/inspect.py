@@ -82,7 +82,8 @@ def summary(store: TrackStore) -> Iterator[str]:
     for track in store.tracks.values():
         yield f"track: {track.name}, {track.kind} ({track.units}), channels {' '.join(track.channels)}"
     if account:
-        yield f"bases: {_counts(account)}"
+        of_run = "" if store.shard is None else " of the whole run"
+        yield f"bases{of_run}: {_counts(account)}"
     letters = metadata.get("letters", {})
     if any(letters.values()):
         yield f"letters: {_counts(letters)}"

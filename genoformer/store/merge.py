@@ -133,6 +133,12 @@ def _write_head(hdf5: Any, merge: Merge, command: str) -> None:
     ]
     if len(merge.missing):
         metadata["missing"] = {"bases": merge.missing_bases, "blocks": len(merge.missing), "shards": merge.absent}
+        account = metadata.get("accounting", {})
+        if {"predicted", "skipped"} <= account.keys():
+            changed = {
+                key: account[key] + sign * merge.missing_bases for key, sign in (("predicted", -1), ("skipped", 1))
+            }
+            metadata["accounting"] = account | changed
     sequences = _with_status(merge)
     schema.write_header(hdf5, provenance=metadata, status="complete")
     write_sequences(hdf5.create_group("sequences"), sequences)
@@ -150,7 +156,7 @@ def _with_status(merge: Merge) -> SequenceTable:
     lengths = np.bincount(lacking, merge.missing[:, 1] - merge.missing[:, 0], minlength=1).astype(np.int64)
     for index in np.unique(lacking).tolist():
         if status[index] == "predicted":
-            reason[index] = f"{lengths[index]:,} bases are missing: {_ABSENT}"
+            reason[index] = f"blocks of {lengths[index]:,} bases are missing: {_ABSENT}"
         elif status[index] == "pending":
             status[index], reason[index] = "skipped", _ABSENT
     return replace(table, status=status, reason=reason)

@@ -40,6 +40,7 @@ class Merge:
     tracks, dtype : of the values
     planned : (k, 2) int64, spans of the common axis that the whole run was to predict
     missing : (m, 2) int64, those of them that no shard has
+    missing_bases : bases that would have values if these were there
     absent : numbers of the shards that are not there, in words
     """
 
@@ -49,15 +50,13 @@ class Merge:
     dtype: str
     planned: np.ndarray
     missing: np.ndarray
+    missing_bases: int
     absent: str
 
     @property
     def planned_bases(self) -> int:
-        return _bases(self.planned)
-
-    @property
-    def missing_bases(self) -> int:
-        return _bases(self.missing)
+        """Bases that the whole run gives values to: those of its blocks, less those in gaps."""
+        return _planned_bases(self.parts[0].metadata, self.planned)
 
     @property
     def notes(self) -> list[str]:
@@ -118,11 +117,13 @@ def check_shards(paths: Sequence[str | Path], *, allow_missing: bool = False) ->
     missing = _missing(planned, parts, sequences)
     absent = _absent(parts)
     if len(missing) and not allow_missing:
+        more = f" and those of {len(missing) - 1:,} more blocks" if len(missing) > 1 else ""
         raise InputError(
-            f"{base_at(int(missing[0, 0]), sequences)} and {_bases(missing) - 1:,} more bases are in none of the shards"
+            f"the bases from {base_at(int(missing[0, 0]), sequences)} on{more} are in none of the shards"
             f"{f': {absent} not given' if absent else ''}; add them, or use --allow-missing"
         )
-    return Merge(parts, sequences, tracks, dtype, planned, missing, absent)
+    lacking = _planned_bases(parts[0].metadata, planned) - _predicted_bases(parts) if len(missing) else 0
+    return Merge(parts, sequences, tracks, dtype, planned, missing, lacking, absent)
 
 
 def _device(part: Part) -> list[str]:
@@ -196,8 +197,17 @@ def _absent(parts: list[Part]) -> str:
     return f"{'shard' if len(absent) == 1 else f'{len(absent):,} shards:'} {listed}"
 
 
-def _bases(spans: np.ndarray) -> int:
-    return int((spans[:, 1] - spans[:, 0]).sum())
+def _planned_bases(metadata: dict[str, Any], planned: np.ndarray) -> int:
+    spanned = int((planned[:, 1] - planned[:, 0]).sum())
+    return int(metadata.get("accounting", {}).get("predicted", spanned))
+
+
+def _predicted_bases(parts: Sequence[Part]) -> int:
+    found = 0
+    for part in parts:
+        with open_store(part.path, allow_incomplete=True, was_open=True) as store:
+            found += int(store.predicted_counts().sum())
+    return found
 
 
 def base_at(place: int, sequences: SequenceTable) -> str:

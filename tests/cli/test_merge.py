@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 
 import h5py
 import numpy as np
@@ -130,6 +131,29 @@ def test_what_is_missing_is_said(run, call, tmp_path):
     with open_store(tmp_path / "m.h5") as store:
         known = np.concatenate([~np.isnan(store[name][:, 0]) for name in store])
         assert known.sum() == 2647 - store.metadata["missing"]["bases"]
+        account, whole = store.metadata["accounting"], json.loads(call("inspect", paths[0], "--json").out)["metadata"]
+        assert account["predicted"] == known.sum()
+        assert account["skipped"] == whole["accounting"]["skipped"] + store.metadata["missing"]["bases"]
+        assert sum(value for key, value in account.items() if key != "total") == account["total"]
+    assert "bases of the whole run: " in call("inspect", paths[0]).out
+
+
+def test_gaps_are_not_missing(tiny, call, tmp_path):
+    fasta = tmp_path / "gaps.fa"
+    fasta.write_text(">a\n" + "ACGTTGCA" * 40 + "N" * 300 + "ACGGTCA" * 40 + "\n>b\n" + "GATTACA" * 90 + "\n")
+    paths = [tmp_path / f"{i}.h5" for i in (1, 2)]
+    for i, path in enumerate(paths, start=1):
+        assert call("predict", fasta, "-o", path, "--model", tiny, "--shard", f"{i}/2", "--window", 200).code == 0
+    for given, missing in (([paths[1]], 450), ([paths[0]], 780)):
+        out = tmp_path / f"without{missing}.h5"
+        result = call("merge", *given, "-o", out, "--allow-missing")
+        assert f"missing: {missing} of 1,230 bases" in result.err
+        with open_store(out) as store:
+            account = store.metadata["accounting"]
+            assert account == {"predicted": 1230 - missing, "masked": 300, "skipped": missing, "not_requested": 0,
+                               "total": 1530}  # fmt: skip
+            assert store.predicted_counts().sum() == 1230 - missing
+    assert "1.23 kb of 2 shards" in call("merge", *paths, "-o", tmp_path / "all.h5").err
 
 
 def test_other_runs_and_wrong_words(run, call, tmp_path):

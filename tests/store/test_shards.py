@@ -170,7 +170,8 @@ def test_what_is_missing_is_named_and_may_be_left_out(whole: Path, tmp_path: Pat
     paths = shards(tmp_path, 4)
     left = [paths[0], paths[3]]
     with pytest.raises(
-        InputError, match=r"^x:142501 and .* more bases .*: 2 shards: 2/4, 3/4 not given; add them, or use"
+        InputError,
+        match=r"^the bases from x:142501 on and .* more blocks .*: 2 shards: 2/4, 3/4 not given; add them, or use",
     ):
         merge_shards(left, tmp_path / "m.h5")
     assert not (tmp_path / "m.h5").exists()
@@ -185,7 +186,7 @@ def test_what_is_missing_is_named_and_may_be_left_out(whole: Path, tmp_path: Pat
             right[start:end] = np.nan
         assert np.array_equal(values, right, equal_nan=True)
         assert store.sequences.status == ["predicted", "predicted", "pending", "predicted"]
-        assert store.sequences.reason[0].startswith("157,500 bases are missing")
+        assert store.sequences.reason[0].startswith("blocks of 157,500 bases are missing")
     merge_shards([paths[0]], tmp_path / "n.h5", allow_missing=True)
     with open_store(tmp_path / "n.h5") as store:
         assert store.sequences.status == ["predicted", "skipped", "pending", "skipped"]
@@ -201,7 +202,7 @@ def test_the_same_bases_twice_are_refused(tmp_path: Path) -> None:
             with pytest.raises(InputError, match=r"\(shard ./.\) both have .*:\d+; give each part of the run once"):
                 merge_shards(paths, tmp_path / "m.h5", allow_missing=allow)
     three = write_shard(tmp_path / "third.h5", "3/3")  # of another number, but nothing twice
-    with pytest.raises(InputError, match="bases are in none of the shards; add them"):
+    with pytest.raises(InputError, match="blocks are in none of the shards; add them"):
         merge_shards([one, three], tmp_path / "m.h5")
 
 
