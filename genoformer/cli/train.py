@@ -50,10 +50,10 @@ def command(
     run = read_toml(RunConfig, config)
 
     from genoformer.cli.train_plot import draw_curve
+    from genoformer.model.checkpoint import read_checkpoint
     from genoformer.training.run import LOG, train
     from genoformer.training.team import team_of_torchrun
 
-    name = name or output.resolve().name
     with team_of_torchrun(hardware.use()) as (team, device):
         tell = say if team.leads else lambda _: None
         together = f", {team.size} processes" if team.size > 1 else ""
@@ -61,7 +61,7 @@ def command(
         steps = train(
             run,
             output,
-            name=name,
+            name=name or "",
             root=config.parent if data is None else data,
             resume=resume,
             device=device,
@@ -79,4 +79,4 @@ def command(
         if team.leads and last is not None and draw_curve(output / LOG, output / "curve.png"):
             tell(f"{output / 'curve.png'}: loss and validation against steps")
         taken = run.train.steps if last is None else last.step
-        tell(f"{output / 'model'}: model {name!r} after {taken:,} steps")
+        tell(f"{output / 'model'}: model {read_checkpoint(output / 'model').name!r} after {taken:,} steps")

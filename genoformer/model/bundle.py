@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from genoformer.model.checkpoint import (
     WEIGHTS,
     Checkpoint,
     bundled_models,
+    check_name,
     own_folder,
     read_checkpoint,
     sha256,
@@ -30,7 +30,6 @@ SUMS = "SHA256SUMS"
 """Checksums of the files beside it, as `sha256sum` writes them."""
 FILES = (CONFIG, WEIGHTS, CARD, REFERENCE)
 """What a bundle may hold, and nothing else; the first two it must."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LARGEST = 1 << 36
 """bytes of a file"""
 
@@ -45,7 +44,7 @@ def export_model(name_or_path: str | Path, output: str | Path) -> Checkpoint:
     ResourceError : the file cannot be written
     """
     found, output = read_checkpoint(name_or_path), Path(output)
-    _check_name(found.name)
+    check_name(found.name)
     there = {name: found.weights if name == WEIGHTS else found.path / name for name in FILES}
     there = {name: path for name, path in there.items() if path.is_file()}
     sums = "".join(f"{sha256(path)}  {name}\n" for name, path in there.items()).encode()
@@ -134,7 +133,7 @@ def _checked(bundle: Path, folder: Path) -> str:
         wrong = sorted(name for name in stated.keys() | found.keys() if stated.get(name) != found.get(name))
         raise CheckpointError(f"{bundle}: damaged: {', '.join(wrong)} is not what {SUMS} says; copy it again")
     (name,) = models
-    _check_name(name)
+    check_name(name)
     return name
 
 
@@ -164,8 +163,3 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, 0o644
     return entry
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"a model called {name!r} cannot be bundled: expected letters, digits and . _ - only")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ BUNDLED = Path(__file__).resolve().parent.parent / "models"
 ENVIRONMENT = "GENOFORMER_MODELS"
 """Variable that names a folder of further models, found by their names as the bundled ones are."""
 DEFAULT_MODEL = "prokaryote-genes"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,12 @@ def _finish(folder: Path) -> None:
             (folder / NEXT).replace(folder / WEIGHTS)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):  # then there is no model to keep
         return
+
+
+def check_name(name: str) -> None:
+    """Raise ConfigError unless a model can be called so: it may become the name of a folder, and of files."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"a model cannot be called {name!r}: expected up to 100 letters, digits and . _ - only")
 
 
 def bundled_models() -> list[str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from genoformer.errors import ConfigError, InputError, ResourceError
-from genoformer.model.checkpoint import Checkpoint, load_model, read_checkpoint, save_model
+from genoformer.errors import CheckpointError, ConfigError, InputError, ResourceError
+from genoformer.model.checkpoint import Checkpoint, check_name, load_model, read_checkpoint, save_model
 from genoformer.plain import to_dict
 from genoformer.tracks import CODING_FRAME
 from genoformer.training.calibration import calibrate
@@ -58,7 +60,7 @@ def train(
     config: RunConfig,
     folder: str | Path,
     *,
-    name: str = "model",
+    name: str = "",
     root: str | Path = ".",
     resume: bool = False,
     device: str | torch.device = "cpu",
@@ -75,19 +77,21 @@ def train(
     ----------
     config : the model, the training and the samples
     folder : for the checkpoint, the log (JSONL) and the model
-    name : of the model
+    name : of the model; default: that of the folder
     root : folder that relative paths of samples, of their table and of ``init_from`` start at
     resume : go on from the folder's checkpoint, exactly as if it had never stopped
     report : called with lines about the data, about what starts afresh, and about an early end
 
     Raises
     ------
-    ConfigError, InputError : nothing to train on, files that do not fit, or a loss that is no number any more
+    ConfigError, InputError : nothing to train on, files that do not fit, a name that cannot be, or is another one than
+        that of the run to go on with, or a loss that is no number any more
     CheckpointError : a checkpoint is damaged or of another configuration, or the data are not those it was trained on
     ResourceError : the folder cannot be written
     """
     folder, root = Path(folder), Path(root)
     config = with_table(config, root)
+    name = _named(name, folder, resume=resume)
     state = prepare_run(config, folder, resume=resume, device=torch.device(device))
     genomes, held_out = _load(config, root, report)
     data = {"train": _digests(genomes), "validation": _digests(held_out)}
@@ -100,6 +104,18 @@ def train(
     yield from _steps(state, (genomes, held_out), output=output, report=report)
     if held_out and state.team.leads and not config.train.pretrain:
         output.calibrate(held_out, report)
+
+
+def _named(name: str, folder: Path, *, resume: bool) -> str:
+    """Return the name that the model of a run is to have: as given, or as it has one, or that of the folder."""
+    known = ""
+    with suppress(CheckpointError):  # not saved yet, or cut off while it was
+        known = read_checkpoint(folder / "model").name if resume else ""
+    if name and known and name != known:
+        raise ConfigError(f"{folder / 'model'}: is called {known!r}, not {name!r}; go on without a name")
+    name = name or known or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:100] or "model"
+    check_name(name)
+    return name
 
 
 def _steps(

@@ -71,7 +71,18 @@ def test_trains_a_model_that_predicts(config, call, tmp_path):
     again = call("train", config(), "-o", folder)
     assert again.code != 0
     assert "--resume" in again.complaints[0]
-    assert call("train", config(), "-o", folder, "--resume").code == 0  # nothing is left to do
+    again = call("train", config(), "-o", folder, "--resume")  # nothing is left to do
+    assert (again.code, "model 'mine' after 4 steps" in again.err) == (0, True)
+    other = call("train", config(), "-o", folder, "--resume", "--name", "other")
+    assert (other.code, "is called 'mine', not 'other'" in other.complaints[0]) == (2, True)
+
+
+def test_names(config, call, tmp_path):
+    result = call("train", config(), "-o", tmp_path / "x", "--name", "my model")
+    assert (result.code, "a model cannot be called 'my model'" in result.complaints[0]) == (2, True)
+    assert not (tmp_path / "x").exists()
+    assert "model 'my-genes' after 1 steps" in call("train", config(1), "-o", tmp_path / "my genes!").err
+    assert call("models", "export", tmp_path / "my genes!" / "model", "-o", tmp_path / "m.tar").code == 0
 
 
 def test_a_table_of_samples_and_no_matplotlib(config, call, tmp_path, monkeypatch):

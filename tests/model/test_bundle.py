@@ -76,7 +76,7 @@ def changed(bundle: Path, change) -> None:
         (lambda e: [*e, ("/etc/evil", b"x")], "belongs to no bundle"),
         (lambda e: [*e, e[-1]], "belongs to no bundle"),
         (lambda e: [*e[:-1], (e[-1][0].replace("mine", "other"), e[-1][1])], "no bundle of one model"),
-        (lambda e: [(n.replace("mine-1.0", ".."), c) for n, c in e], "cannot be bundled"),
+        (lambda e: [(n.replace("mine-1.0", ".."), c) for n, c in e], "cannot be called"),
         (lambda e: [], "no bundle of one model"),
     ],
 )
