@@ -13,7 +13,7 @@ import numpy as np
 
 from genoformer.circles import own_origin
 from genoformer.errors import ConfigError, InputError
-from genoformer.formats.sequences import Record, Sequences, check_region, check_unique, example_names
+from genoformer.formats.sequences import Record, Sequences, check_region, check_unique, checksum, example_names
 from genoformer.regions import (
     DEFAULT_OVERLAP,
     DEFAULT_WINDOW,
@@ -27,7 +27,6 @@ from genoformer.regions import (
 from genoformer.store import SequenceTable
 from genoformer.tokens import Composition, composition, encode, gaps
 
-_PIECE = 1 << 22
 ALL = "all"
 """What stands for every sequence among names of circular ones."""
 WHOLE = "whole sequence"
@@ -172,14 +171,6 @@ class Plan:
         return digest.hexdigest()
 
 
-def _md5(bases: bytes) -> str:
-    """Return the checksum that the SAM specification uses: MD5 of the upper-case letters."""
-    digest = hashlib.md5(usedforsecurity=False)
-    for first in range(0, len(bases), _PIECE):
-        digest.update(bases[first : first + _PIECE].upper())
-    return digest.hexdigest()
-
-
 class _Scan:
     """Collects what a plan needs of each record."""
 
@@ -192,7 +183,7 @@ class _Scan:
         self.compositions: list[Composition] = []
 
     def add(self, record: Record) -> None:
-        letters = composition(record.bases)
+        letters = composition(record.bases) if record.original is None else record.original.letters
         is_circular = record.topology == "circular" or ALL in self.circular or record.name in self.circular
         self.compositions.append(letters)
         status, reason = "pending", ""
@@ -209,7 +200,7 @@ class _Scan:
         if status == "pending" and is_circular:
             self.origins[len(self.names)] = own_origin(encode(record.bases))
         self.names.append(record.name)
-        values = (len(record.bases), _md5(record.bases), "circular" if is_circular else "linear", status, reason)
+        values = (len(record.bases), checksum(record), "circular" if is_circular else "linear", status, reason)
         for column, value in zip(self.columns.values(), values, strict=True):
             column.append(value)
 

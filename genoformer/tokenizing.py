@@ -11,11 +11,20 @@ import numpy as np
 
 import genoformer
 from genoformer.errors import FormatError
-from genoformer.formats.sequences import BamAs, Record, Sequences, check_bam_as, check_region, open_sequences, sniff
+from genoformer.formats.sequences import (
+    BamAs,
+    Original,
+    Record,
+    Sequences,
+    check_bam_as,
+    check_region,
+    open_sequences,
+    sniff,
+)
 from genoformer.plan import Plan, planned_records
 from genoformer.regions import Block, Region
-from genoformer.store import Output, open_store
-from genoformer.tokens import Composition, decode, encode
+from genoformer.store import Output, TrackStore, open_store
+from genoformer.tokens import UNKNOWN, Composition, decode, encode
 from genoformer.tracks import TOKENS
 
 if TYPE_CHECKING:
@@ -113,10 +122,17 @@ class TokenSequences:
     def records(self) -> Iterator[Record]:
         """Yield every sequence."""
         with open_store(self.source) as store:
-            table = store.sequences
-            for name, topology, length in zip(table.names, table.topology, table.lengths, strict=True):
-                codes = store.values(Region(name, 0, int(length)))
-                yield Record(name, "", topology, decode(codes[:, 0]))
+            table, letters = store.sequences, _letters(store)
+            for index, (name, topology, length) in enumerate(
+                zip(table.names, table.topology, table.lengths.tolist(), strict=True)
+            ):
+                codes = store.values(Region(name, 0, length))[:, 0]
+                original = None
+                if letters is not None and table.md5[index]:
+                    original = Original(table.md5[index], Composition(*letters[index].tolist()))
+                    if original.letters.known != np.count_nonzero(codes < UNKNOWN):
+                        raise _other_letters(store)
+                yield Record(name, "", topology, decode(codes), original)
 
     def lengths(self) -> dict[str, int]:
         """Return the length in bases of every sequence."""
@@ -128,6 +144,23 @@ class TokenSequences:
         check_region(region, self.lengths(), self.source)
         with open_store(self.source) as store:
             return decode(store.values(region)[:, 0])
+
+
+def _letters(store: TrackStore) -> np.ndarray | None:
+    """Return what each sequence was made of, columns of `Composition`, if the store says so."""
+    found = store.table("letters")
+    if found is None:
+        return None
+    is_sound = found.shape == (len(store.sequences), len(Composition._fields)) and (
+        (found >= 0).all() and (found[:, :3].sum(axis=1) == store.sequences.lengths).all()
+    )
+    if not is_sound:
+        raise _other_letters(store)
+    return found
+
+
+def _other_letters(store: TrackStore) -> FormatError:
+    return FormatError(f"{store.path}: damaged (its table of letters is not that of its sequences); write it again")
 
 
 def open_sequences_or_tokens(

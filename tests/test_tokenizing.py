@@ -57,6 +57,32 @@ def test_the_plan_of_tokens_is_that_of_the_sequences(tmp_path: Path) -> None:
     assert ours.accounting == theirs.accounting
     assert ours.sequences.names == theirs.sequences.names
     assert ours.gaps.keys() == theirs.gaps.keys()
+    assert ours.letters == theirs.letters  # lower case and IUPAC letters, which are no longer in the tokens
+    assert ours.sequences.md5 == theirs.sequences.md5
+    assert ours.input_digest() == theirs.input_digest()
+
+
+@pytest.mark.parametrize(("row", "column", "value"), [(0, 0, 1), (3, 0, -1), (1, 1, 1), (0, 0, 2**62)])
+def test_letters_that_are_not_those_of_the_tokens(tmp_path: Path, row: int, column: int, value: int) -> None:
+    path = tokenized(tmp_path / "t.h5")
+    with h5py.File(path, "r+") as file:
+        file["letters"][row, column] = value
+    with pytest.raises(FormatError, match=r"t.h5: damaged \(its table of letters"):
+        list(TokenSequences(path).records())
+    with h5py.File(path, "r+") as file:
+        known = file["letters"][3, 0]
+        file["letters"][3] = [known - 1, 1, 0, 0]
+        file["letters"][:3] = [composition(bases) for _, bases in RECORDS[:3]]
+    with pytest.raises(FormatError, match="letters"):
+        list(TokenSequences(path).records())
+
+
+def test_tokens_that_do_not_tell_of_letters(tmp_path: Path) -> None:
+    path = tokenized(tmp_path / "t.h5")
+    with h5py.File(path, "r+") as file:
+        del file["letters"]
+    plan = make_plan(TokenSequences(path), window=40, overlap=10)
+    assert plan.letters.soft_masked == 0
 
 
 def test_tables_of_windows_and_letters_lie_beside_the_tokens(tmp_path: Path) -> None:

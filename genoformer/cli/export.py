@@ -76,8 +76,8 @@ def command(
     """Write what predict wrote in the formats of other programs.
 
     Genes: gff3, and under the same IDs their proteins (faa) and bases (fna). In GFF3, score is the log-odds of a gene
-    in nats, conf the probability of its 3' end in percent, partial=10 a gene cut off at its left, 01 at its right. A
-    gene over the origin of a circular sequence ends beyond its length.
+    in nats, conf the probability of its 3' end in percent (with --frameshifts the mean one of its bases), partial=10 a
+    gene cut off at its left, 01 at its right. A gene over the origin of a circular sequence ends beyond its length.
 
     Values: bigwig and bedgraph, with a file NAME.CHANNEL.ENDING for each channel if there are several; bed, intervals
     at or above a threshold, whose score is their mean times 1000 (of a signal: their mean); tsv, a line a base; npz, an

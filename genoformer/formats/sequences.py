@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple, Protocol
@@ -9,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple, Protocol
 from genoformer.errors import ConfigError, FormatError, InputError
 from genoformer.formats.bytestream import Source, inflate, kind_of, sniff
 from genoformer.regions import Region
+from genoformer.tokens import Composition
 
 if TYPE_CHECKING:
     from genoformer.formats.alignments import ReadFilter
@@ -20,6 +22,7 @@ __all__ = ["BamAs", "Record", "Sequences", "check_region", "check_unique", "open
 NO_NAME = "no name"
 """Why a record is left out: nothing that it could be called by follows its mark."""
 _NAMES_SHOWN = 5
+_PIECE = 1 << 22
 _HINTS = (
     (b"@", "it looks like FASTQ; turn it into FASTA with `seqtk seq -A` or into BAM with `samtools import`"),
     (b"##gff", "it is GFF3, an annotation; give the FASTA it belongs to"),
@@ -34,6 +37,13 @@ _HINTS = (
 )
 
 
+class Original(NamedTuple):
+    """What is known of letters that others stand for."""
+
+    md5: str
+    letters: Composition
+
+
 class Record(NamedTuple):
     """One sequence of an input."""
 
@@ -45,6 +55,21 @@ class Record(NamedTuple):
     """linear or circular"""
     bases: bytes
     """letters as in the file, case kept, without white space; empty if the record has none"""
+    original: Original | None = None
+    """of a tokenized sequence: what it was before"""
+
+
+def checksum(record: Record) -> str:
+    """Return the MD5 of the upper-case letters of a sequence, or of what it was before it was tokenized.
+
+    It is that of the SAM specification, section 1.3.2.
+    """
+    if record.original is not None:
+        return record.original.md5
+    digest = hashlib.md5(usedforsecurity=False)
+    for first in range(0, len(record.bases), _PIECE):
+        digest.update(record.bases[first : first + _PIECE].upper())
+    return digest.hexdigest()
 
 
 class Sequences(Protocol):

@@ -23,7 +23,8 @@ class Gene:
     start_type : the start codon, or "Edge"
     score : log-odds of the gene, in nats
     probability : mean probability, over its bases, of their codon positions on its strand
-    posterior : probability of its 3' end among all compatible sets of candidates; see `chain.posteriors`
+    posterior : probability of its 3' end among all compatible sets of candidates, see `chain.posteriors`; of genes
+        through frameshifts the same as ``probability``
     shifts : changes of frame in reading direction: (parts read so far end before this forward coordinate, +1 a base is
         skipped, -1 a base is read twice); empty but for frameshift-tolerant calls
     parts : (start, end) of what is read, in reading direction, on the forward strand

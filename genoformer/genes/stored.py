@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from genoformer.errors import FormatError, InputError
-from genoformer.formats.sequences import Record, Sequences
+from genoformer.formats.sequences import Record, Sequences, checksum
 from genoformer.genes.calls import Called, CallSettings, call_many
 from genoformer.genes.gene import Gene
 from genoformer.plan import ALL, check_circular
@@ -130,7 +129,7 @@ def matched_records(store: TrackStore, sequences: Sequences) -> Iterator[tuple[R
 def _check_same(record: Record, length: int, md5: str, source: str, store: TrackStore) -> None:
     is_same = len(record.bases) == length
     if is_same and md5:
-        is_same = hashlib.md5(record.bases.upper(), usedforsecurity=False).hexdigest() == md5
+        is_same = checksum(record) == md5
     if not is_same:
         raise InputError(f"{source}: sequence {record.name!r} ({len(record.bases)} bases) is not the one that "
                          f"{store.path} was predicted from ({length} bases, MD5 {md5 or 'unknown'}); give that with "

@@ -150,6 +150,8 @@ def read_version(file: Any) -> tuple[str, int]:
 def check_header(file: Any, path: Path) -> None:
     """Raise FormatError unless the root says that this is a store of a version known here."""
     name = file.attrs.get("format")
+    if name is not None and _text(name) == "genoformer-embeddings":
+        raise FormatError(f"{path}: holds embeddings, not predictions; genoformer.open_embeddings reads them in Python")
     if name is None or _text(name) != FORMAT:
         raise FormatError(
             f"{path}: an HDF5 file, but not written by genoformer; expected the attribute format='{FORMAT}'"

@@ -183,6 +183,12 @@ class TrackStore:
         with self._reading():
             return schema.read_crcs(self._hdf5, self._track_name(track), schema.CHUNK_CRC if chunks else schema.CRC)
 
+    def table(self, name: str) -> np.ndarray | None:
+        """Return a table of whole numbers that lies beside the tracks: (rows, columns) int64; None if there is none."""
+        self._check_open()
+        with self._reading():
+            return self._hdf5[name][:].astype(np.int64, casting="safe") if name in self._hdf5 else None
+
     def stored_chunk(self, track: str, row: int, channel: int) -> tuple[int, bytes] | None:
         """Return HDF5's filter mask and the bytes of a chunk as it lies in the file; None if there is none."""
         self._check_open()

@@ -6,6 +6,16 @@ import pytest
 from samples import bases, fasta
 
 
+def test_embeddings_are_no_predictions(call, tiny, tmp_path):
+    genome = fasta(tmp_path / "x.fa", a=bases(200))
+    assert call("embed", genome, "-o", tmp_path / "e.h5", "--model", tiny).code == 0
+    result = call("inspect", tmp_path / "e.h5")
+    assert (result.code, "e.h5: holds embeddings, not predictions; genoformer.open_embeddings" in result.err) == (
+        1,
+        True,
+    )
+
+
 def test_embeds(call, tiny, tmp_path):
     from genoformer.embedding import open_embeddings
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from Bio import SeqIO
 from gene_twins import Genome, complement, genome, probabilities, rotated
+from samples import bases, fasta
 
 from genoformer.formats.gff3 import read_gff3
 from genoformer.formats.sequences import open_sequences
@@ -195,3 +196,12 @@ def test_a_store_of_something_else(call, tmp_path):
     assert result.code == 1
     assert "genes need a track 'coding-frame'" in result.complaints[0]
     assert call("export", tmp_path / "x.fa", "--to", "gff3", "-o", "-").code == 1
+
+
+def test_genes_of_a_tokenized_input_with_its_fasta(call, tiny, tmp_path):
+    path = fasta(tmp_path / "x.fa", a=bases(300) + "RYKMacgt" + bases(300, 1))
+    assert call("tokenize", path, "-o", tmp_path / "t.h5").code == 0
+    assert call("predict", tmp_path / "t.h5", "-o", tmp_path / "p.h5", "--model", tiny, "--genetic-code", 11).code == 0
+    assert "4 soft masked" in call("inspect", tmp_path / "p.h5").out
+    texts = [call("export", tmp_path / "p.h5", "--to", "fna", "-o", "-", *more) for more in ((), ("--fasta", path))]
+    assert [text.code for text in texts] == [0, 0], texts[1].err
