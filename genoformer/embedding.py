@@ -22,7 +22,7 @@ from genoformer.model.device import default_chunk_size
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import Plan, make_plan, planned_records
 from genoformer.predict import Settings, check_fits
-from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, Window, plan_windows
+from genoformer.regions import DEFAULT_WINDOW, Region, Window, plan_windows
 from genoformer.store.heaps import check_heaps
 from genoformer.store.schema import DAMAGE, LIBVER, one_line, read_metadata
 from genoformer.store.sequences import SequenceTable, read_sequences, write_sequences
@@ -48,7 +48,7 @@ def embed(
     *,
     layer: int = -1,
     window: int = DEFAULT_WINDOW,
-    overlap: int = DEFAULT_OVERLAP,
+    overlap: int | None = None,
     settings: Settings | None = None,
 ) -> Iterator[Embedding]:
     """Compute the hidden states of a layer, in order, a window at a time.
@@ -61,7 +61,7 @@ def embed(
     sequences : a path, an open file, bases, or records, see `genoformer.formats.given.as_sequences`; taken as linear
     model : of `genoformer.load_model`
     layer : 0 for what the stem makes, n for what block n returns; negative ones count from the last
-    window, overlap : bases; made multiples of the stride
+    window, overlap : bases, see `genoformer.predict`; made multiples of the stride
     settings : chunk size, genetic code and precision are heeded
 
     Raises

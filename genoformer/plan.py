@@ -15,7 +15,6 @@ from genoformer.circles import own_origin
 from genoformer.errors import ConfigError, InputError
 from genoformer.formats.sequences import Record, Sequences, check_region, check_unique, checksum, example_names
 from genoformer.regions import (
-    DEFAULT_OVERLAP,
     DEFAULT_WINDOW,
     Region,
     Window,
@@ -23,6 +22,7 @@ from genoformer.regions import (
     plan_circle,
     plan_whole,
     plan_windows,
+    usual_overlap,
 )
 from genoformer.store import SequenceTable
 from genoformer.tokens import Composition, composition, encode, gaps
@@ -209,7 +209,7 @@ def make_plan(
     sequences: Sequences,
     *,
     window: int = DEFAULT_WINDOW,
-    overlap: int = DEFAULT_OVERLAP,
+    overlap: int | None = None,
     regions: Sequence[Region] | None = None,
     min_length: int = 1,
     circular: Collection[str] = (),
@@ -220,7 +220,7 @@ def make_plan(
     Parameters
     ----------
     sequences : the input
-    window, overlap : int, bases
+    window, overlap : int, bases; overlap None: 5,000, at most a quarter of the window
     regions : predict only these, in any order, none overlapping another; of reads, those that overlap them
     min_length : int, bases; shorter sequences are skipped and listed
     circular : names of sequences whose ends are joined, beside those of which the file says so; ``all`` for every one
@@ -236,7 +236,9 @@ def make_plan(
     InputError : there is no record, names come twice, regions overlap or lie on no sequence, or no sequence has a name
         of ``circular``
     """
+    overlap = usual_overlap(window) if overlap is None else overlap
     check_window(window, overlap)
+    circular = (circular,) if isinstance(circular, str) else circular
     if circular and is_reads(sequences):
         raise ConfigError(f"{sequences.source}: reads are not circular; leave out --circular")
     scan = _Scan(min_length=min_length, circular=frozenset(circular))

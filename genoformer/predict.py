@@ -14,6 +14,7 @@ from genoformer.batches import Item, batches, gaps_of, longest, places_of, rows_
 from genoformer.config import ModelConfig
 from genoformer.errors import ConfigError, ResourceError
 from genoformer.fitting import Fitting
+from genoformer.formats.bed import as_regions
 from genoformer.formats.given import Given, as_sequences
 from genoformer.formats.sequences import Sequences
 from genoformer.model.device import default_chunk_size
@@ -21,7 +22,7 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.model.shared import Context
 from genoformer.model.strands import predict_values
 from genoformer.plan import Plan, make_plan
-from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Block, Region
+from genoformer.regions import DEFAULT_WINDOW, Block, Region
 from genoformer.store import Output
 from genoformer.streamed import streamed_values
 from genoformer.writing import provenance, write_missing
@@ -61,6 +62,8 @@ class Settings:
             raise ConfigError(f"chunk size must not be negative, got {self.chunk_size}")
         if self.batch_size < 1:
             raise ConfigError(f"batch size must be at least 1, got {self.batch_size}")
+        if not isinstance(self.genetic_code, int):
+            raise ConfigError(f"genetic code must be the number of a translation table, got {self.genetic_code!r}")
         if self.precision not in PRECISIONS:
             raise ConfigError(f"precision must be one of {', '.join(PRECISIONS)}; got {self.precision!r}")
 
@@ -70,8 +73,8 @@ def predict(  # noqa: PLR0913 - an input, a model, and what users choose
     model: Genoformer,
     *,
     window: int | None = DEFAULT_WINDOW,
-    overlap: int = DEFAULT_OVERLAP,
-    regions: Sequence[Region] | None = None,
+    overlap: int | None = None,
+    regions: str | Sequence[Region | str] | None = None,
     circular: Collection[str] = (),
     settings: Settings | None = None,
     workers: Workers | None = None,
@@ -82,8 +85,10 @@ def predict(  # noqa: PLR0913 - an input, a model, and what users choose
     ----------
     sequences : a path, an open file, bases, or records: see `genoformer.formats.given.as_sequences`
     model : of `genoformer.load_model`
-    window, overlap : int, bases; a window of None is a whole sequence, however long, which is computed in chunks
-    regions : predict only these
+    window, overlap : int, bases; a window of None is a whole sequence, however long, which is computed in chunks; an
+        overlap of None is 5,000, at most a quarter of the window
+    regions : predict only these: `Region`, or text such as ``chr1:1001-2000`` or the path of a BED file, see
+        `genoformer.formats.bed.parse_regions`
     circular : names of sequences whose ends are joined, beside those of which the file says so; ``all`` for every one
     settings : how
     workers : processes that compute it, see `genoformer.Workers`; None: this one does
@@ -102,7 +107,7 @@ def predict(  # noqa: PLR0913 - an input, a model, and what users choose
         sequences,
         window=DEFAULT_WINDOW if window is None else window,
         overlap=overlap,
-        regions=regions,
+        regions=None if regions is None else as_regions(regions, sequences),
         circular=circular,
         whole=window is None,
     )
@@ -172,7 +177,9 @@ def _valued(
 
 
 def check_fits(model: Genoformer, plan: Plan) -> None:
-    """Raise ConfigError if the model cannot see windows of this size."""
+    """Raise ConfigError if the model cannot see windows of this size, TypeError if it is none."""
+    if not isinstance(model, Genoformer):
+        raise TypeError(f"expected a model, as genoformer.load_model returns it, got {type(model).__name__}")
     _check_most(model.most_bases, plan)
 
 

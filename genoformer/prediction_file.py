@@ -11,7 +11,7 @@ from genoformer.formats.given import Given, as_sequences
 from genoformer.model.genoformer import Genoformer
 from genoformer.plan import check_predictable, make_plan
 from genoformer.predict import Settings, predict_to_store
-from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW
+from genoformer.regions import DEFAULT_WINDOW
 from genoformer.store import Output
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def predict_file(  # noqa: PLR0913 - an input, an output, a model, and what user
     model: Genoformer,
     *,
     window: int | None = DEFAULT_WINDOW,
-    overlap: int = DEFAULT_OVERLAP,
+    overlap: int | None = None,
     circular: Collection[str] = (),
     settings: Settings | None = None,
     overwrite: bool = False,

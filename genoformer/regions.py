@@ -58,6 +58,11 @@ class Block(NamedTuple):
         return self.start + len(next(iter(self.values.values())))
 
 
+def usual_overlap(window: int, most: int = DEFAULT_OVERLAP) -> int:
+    """Return the overlap of windows of which nothing else is said: at most a quarter of them."""
+    return min(most, window // 4)
+
+
 def check_window(size: int, overlap: int) -> None:
     """Raise ConfigError unless windows of ``size`` bases overlapping by ``overlap`` advance along a sequence."""
     if size < 1:

@@ -359,3 +359,9 @@ def test_whatever_the_path_parts_of_genes_hold_bases_and_whole_codons(seed, leng
         assert len(gene.bases(codes)) % 3 == 0
         assert gene.start == min(start for start, _ in gene.parts)
         assert gene.end == max(end for _, end in gene.parts)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 7), (3,), (3, 7, 1)])
+def test_values_of_another_shape(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"expected values of 3 bases in 7 classes, got shape"):
+        call_genes("ACG", np.zeros(shape, dtype=np.float16))

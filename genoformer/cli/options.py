@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from genoformer.errors import ConfigError, GenoformerError, ResourceError
-from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW
+from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, usual_overlap
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +79,7 @@ class WindowOptions:
         """Return window and overlap; a tokenized input keeps those that it was cut by."""
         cut = getattr(sequences, "window", DEFAULT_WINDOW), getattr(sequences, "overlap", DEFAULT_OVERLAP)
         window = cut[0] if self.window is None else self.window
-        return window, min(cut[1], window // 4) if self.overlap is None else self.overlap
+        return window, usual_overlap(window, cut[1]) if self.overlap is None else self.overlap
 
 
 @dataclass(frozen=True)

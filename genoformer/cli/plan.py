@@ -118,6 +118,7 @@ def gather(checks: Checks, target: OutputOptions, computed: dict[str, Any]) -> d
             "bases": plan.accounting._asdict(),
             "letters": plan.letters._asdict(),
             "left_out": plan.left_out,
+            "short": plan.short,
             "made_by": plan.made_by,
             "circular": [table.names[index] for index in plan.origins],
             "skipped": [

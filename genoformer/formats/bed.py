@@ -15,7 +15,7 @@ from genoformer.errors import FormatError, InputError
 from genoformer.formats.bytestream import STDIN, Source
 from genoformer.formats.gff3 import open_text
 from genoformer.formats.numbers import whole
-from genoformer.formats.sequences import example_names
+from genoformer.formats.sequences import Sequences, example_names
 from genoformer.regions import Region
 
 _NUMBER = r"[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,18}"
@@ -51,6 +51,17 @@ def parse_regions(spec: str | os.PathLike[str] | Iterable[str], lengths: Mapping
     if not merged:
         raise InputError(f"regions {', '.join(map(str, specs)) or '(none)'}: hold no base; give at least one region")
     return merged
+
+
+def as_regions(given: str | os.PathLike[str] | Iterable[Region | str], sequences: Sequences) -> list[Region]:
+    """Return regions as they are, or, where any is text, what `parse_regions` makes of all of them."""
+    listed = [given] if isinstance(given, str | os.PathLike) else list(given)
+    regions = [one for one in listed if isinstance(one, Region)]
+    if len(regions) == len(listed):
+        return regions
+    lengths = sequences.lengths()
+    told = parse_regions([os.fspath(one) for one in listed if not isinstance(one, Region)], lengths)
+    return merge_regions([*regions, *told], lengths)
 
 
 def merge_regions(regions: Iterable[Region], names: Iterable[str]) -> list[Region]:

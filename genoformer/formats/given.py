@@ -71,6 +71,8 @@ def as_sequences(given: Given) -> Sequences:
     if isinstance(given, bytes | bytearray):
         return HeldSequences([_record(NAME, given)], source="bases")
     if isinstance(given, str):
+        if not given:
+            raise InputError("sequences: the text is empty; expected the path of a file, or bases")
         is_bases = _BASES.fullmatch(given) is not None and not _exists(given)
         return HeldSequences([_record(NAME, given)], source="bases") if is_bases else open_sequences(given)
     if isinstance(given, os.PathLike) or hasattr(given, "read"):
@@ -103,7 +105,10 @@ def _record(name: str, bases: Any, *, description: str = "", topology: str = "li
     if not name or len(name.split()) != 1 or name.strip() != name:
         raise InputError(f"records: a sequence is called {name!r}; expected a name without white space")
     if isinstance(bases, str):
-        bases = bases.encode("utf-8", "surrogateescape")
+        if not bases.isascii():
+            letter, place = next((letter, place) for place, letter in enumerate(bases, 1) if not letter.isascii())
+            raise InputError(f"sequence {name!r}: letter {place} is {letter!r}; expected letters of ASCII")
+        bases = bases.encode("ascii")
     if not isinstance(bases, bytes | bytearray):
         raise TypeError(f"sequence {name!r}: expected its bases as str or bytes, got {type(bases).__name__}")
     return Record(name, description, topology, b"".join(bytes(bases).split()))

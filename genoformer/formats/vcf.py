@@ -103,7 +103,7 @@ class Info(NamedTuple):
 
 
 _OWN = (
-    Info(ORIGINAL, "1", "String", "Record before it was split or left-aligned, as bcftools norm writes it"),
+    Info(ORIGINAL, ".", "String", "Record before it was split or left-aligned, as bcftools norm writes it"),
     Info(
         SKIPPED, "1", "String", "Why there is no score. " + "; ".join(f"{key}: {why}" for key, why in REASONS.items())
     ),

@@ -15,6 +15,7 @@ from genoformer.genes.codons import GeneticCode, codon_text, genetic_code
 from genoformer.genes.gene import Gene
 from genoformer.genes.signals import learn
 from genoformer.tokens import encode
+from genoformer.tracks import CODING_FRAME
 
 BATCH_BASES = 2_000_000
 LEARN_BASES = 100_000
@@ -87,12 +88,14 @@ def call_genes(
 
     Raises
     ------
-    ValueError : there are not as many values as bases
+    ValueError : there are not as many values as bases, or not those of all classes
     """
     if isinstance(codes, str | bytes):
         codes = encode(codes.encode() if isinstance(codes, str) else codes)
-    if len(codes) != len(values):
-        raise ValueError(f"expected values of {len(codes)} bases, got those of {len(values)}")
+    if values.shape != (len(codes), len(CODING_FRAME.channels)):
+        raise ValueError(
+            f"expected values of {len(codes)} bases in {len(CODING_FRAME.channels)} classes, got shape {values.shape}"
+        )
     return next(call_many([Called(codes, values, circular)], settings=settings or CallSettings()))
 
 

@@ -111,3 +111,14 @@ def test_regions_must_lie_on_a_sequence():
     for region in (Region("b", 0, 1), Region("a", 2, 5)):
         with pytest.raises(InputError):
             held.fetch(region)
+
+
+def test_letters_that_are_not_of_ascii():
+    for given in ({"r": "ACG\u00e9ACG"}, [("r", "ACG\u00e9ACG")], Record("r", "", "linear", "ACG\u00e9")):
+        with pytest.raises(InputError, match="sequence 'r': letter 4 is '\u00e9'; expected letters of ASCII"):
+            as_sequences(given)
+
+
+def test_an_empty_text_is_no_folder():
+    with pytest.raises(InputError, match="the text is empty"):
+        as_sequences("")
