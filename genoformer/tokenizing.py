@@ -148,13 +148,8 @@ class TokenSequences:
 
 def _letters(store: TrackStore) -> np.ndarray | None:
     """Return what each sequence was made of, columns of `Composition`, if the store says so."""
-    found = store.table("letters")
-    if found is None:
-        return None
-    is_sound = found.shape == (len(store.sequences), len(Composition._fields)) and (
-        (found >= 0).all() and (found[:, :3].sum(axis=1) == store.sequences.lengths).all()
-    )
-    if not is_sound:
+    found = store.table("letters", len(Composition._fields))
+    if found is not None and ((found < 0).any() or (found[:, :3].sum(axis=1) != store.sequences.lengths).any()):
         raise _other_letters(store)
     return found
 

@@ -77,6 +77,16 @@ def test_letters_that_are_not_those_of_the_tokens(tmp_path: Path, row: int, colu
         list(TokenSequences(path).records())
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (5, 4), (4,), (1 << 40, 4)])
+def test_a_table_of_letters_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    path = tokenized(tmp_path / "t.h5")
+    with h5py.File(path, "r+") as file:
+        del file["letters"]
+        file.create_dataset("letters", shape=shape, dtype=np.int64, chunks=(1, 3) if len(shape) > 1 else None)
+    with pytest.raises(FormatError, match=r"t.h5: .*letters has shape"):
+        list(TokenSequences(path).records())
+
+
 def test_tokens_that_do_not_tell_of_letters(tmp_path: Path) -> None:
     path = tokenized(tmp_path / "t.h5")
     with h5py.File(path, "r+") as file:

@@ -183,11 +183,19 @@ class TrackStore:
         with self._reading():
             return schema.read_crcs(self._hdf5, self._track_name(track), schema.CHUNK_CRC if chunks else schema.CRC)
 
-    def table(self, name: str) -> np.ndarray | None:
-        """Return a table of whole numbers that lies beside the tracks: (rows, columns) int64; None if there is none."""
+    def table(self, name: str, columns: int) -> np.ndarray | None:
+        """Return a table beside the tracks with a row for each sequence: (sequences, columns) int64; None if none is.
+
+        FormatError if it is of another shape or kind.
+        """
         self._check_open()
         with self._reading():
-            return self._hdf5[name][:].astype(np.int64, casting="safe") if name in self._hdf5 else None
+            if name not in self._hdf5:
+                return None
+            found, shape = self._hdf5[name], (len(self.sequences), columns)
+            if found.shape != shape:  # before any of it is read
+                raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
+            return found[:].astype(np.int64, casting="safe")
 
     def stored_chunk(self, track: str, row: int, channel: int) -> tuple[int, bytes] | None:
         """Return HDF5's filter mask and the bytes of a chunk as it lies in the file; None if there is none."""

@@ -113,9 +113,9 @@ def _named(name: str, folder: Path, *, resume: bool) -> str:
         known = read_checkpoint(folder / "model").name if resume else ""
     if name and known and name != known:
         raise ConfigError(f"{folder / 'model'}: is called {known!r}, not {name!r}; go on without a name")
-    name = name or known or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:100] or "model"
-    check_name(name)
-    return name
+    if name:
+        check_name(name)
+    return name or known or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:100] or "model"
 
 
 def _steps(
