@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def command(
         steps = train(
             run,
             output,
-            name=name or "",
+            name=name or ("" if resume and (output / "model").is_dir() else _name_of(output)),
             root=config.parent if data is None else data,
             resume=resume,
             device=device,
@@ -80,3 +81,8 @@ def command(
             tell(f"{output / 'curve.png'}: loss and validation against steps")
         taken = run.train.steps if last is None else last.step
         tell(f"{output / 'model'}: model {read_checkpoint(output / 'model').name!r} after {taken:,} steps")
+
+
+def _name_of(folder: Path) -> str:
+    """Return the name of a folder as that of a model, which has fewer letters to choose from."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:100] or "model"

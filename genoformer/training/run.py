@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
@@ -77,7 +76,7 @@ def train(
     ----------
     config : the model, the training and the samples
     folder : for the checkpoint, the log (JSONL) and the model
-    name : of the model; default: that of the folder
+    name : of the model; default: the one that it has already, else ``model``
     root : folder that relative paths of samples, of their table and of ``init_from`` start at
     resume : go on from the folder's checkpoint, exactly as if it had never stopped
     report : called with lines about the data, about what starts afresh, and about an early end
@@ -107,7 +106,7 @@ def train(
 
 
 def _named(name: str, folder: Path, *, resume: bool) -> str:
-    """Return the name that the model of a run is to have: as given, or as it has one, or that of the folder."""
+    """Return the name that the model of a run is to have: as given, or the one that it has already."""
     known = ""
     with suppress(CheckpointError):  # not saved yet, or cut off while it was
         known = read_checkpoint(folder / "model").name if resume else ""
@@ -115,7 +114,7 @@ def _named(name: str, folder: Path, *, resume: bool) -> str:
         raise ConfigError(f"{folder / 'model'}: is called {known!r}, not {name!r}; go on without a name")
     if name:
         check_name(name)
-    return name or known or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:100] or "model"
+    return name or known or "model"
 
 
 def _steps(
