@@ -37,7 +37,7 @@ def check_plot(path: Path) -> None:
 def write_figure(figure: Any, path: str | os.PathLike[str], *, dpi: int) -> None:
     """Write a figure of matplotlib in the kind that its name ends in; it appears once it is whole.
 
-    The same figure gives the same bytes: no date is written, and letters are text.
+    The same figure gives the same bytes: no date is written.
 
     Raises
     ------
