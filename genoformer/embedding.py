@@ -24,11 +24,11 @@ from genoformer.plan import Plan, make_plan, planned_records
 from genoformer.predict import Settings, check_fits
 from genoformer.regions import DEFAULT_WINDOW, Region, Window, plan_windows
 from genoformer.store.heaps import check_heaps
-from genoformer.store.schema import DAMAGE, LIBVER, one_line, read_metadata
+from genoformer.store.schema import DAMAGE, EMBEDDINGS, LIBVER, one_line, read_metadata
 from genoformer.store.sequences import SequenceTable, read_sequences, write_sequences
 from genoformer.tokens import PAD, encode
 
-FORMAT, FORMAT_VERSION = "genoformer-embeddings", 1
+FORMAT, FORMAT_VERSION = EMBEDDINGS, 1
 _CHUNK = 1024  # tokens; a chunk holds whole vectors
 
 

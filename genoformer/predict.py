@@ -62,7 +62,7 @@ class Settings:
             raise ConfigError(f"chunk size must not be negative, got {self.chunk_size}")
         if self.batch_size < 1:
             raise ConfigError(f"batch size must be at least 1, got {self.batch_size}")
-        if not isinstance(self.genetic_code, int):
+        if not isinstance(self.genetic_code, int | np.integer):
             raise ConfigError(f"genetic code must be the number of a translation table, got {self.genetic_code!r}")
         if self.precision not in PRECISIONS:
             raise ConfigError(f"precision must be one of {', '.join(PRECISIONS)}; got {self.precision!r}")

@@ -22,7 +22,7 @@ from genoformer.formats.placed import Placed, PlacedReads, places_of
 from genoformer.formats.sequences import Record, Sequences
 from genoformer.pileup import Cell, Cells, Pileup
 from genoformer.plan import Accounting, Plan, make_plan
-from genoformer.regions import DEFAULT_OVERLAP, DEFAULT_WINDOW, Region, check_window
+from genoformer.regions import DEFAULT_WINDOW, Region, check_window, usual_overlap
 from genoformer.sampling import MOST_RECORDS, SAMPLE_BASES, SAMPLE_WINDOWS
 from genoformer.store import SequenceTable
 from genoformer.tokens import UNKNOWN, encode, gaps
@@ -167,7 +167,7 @@ def plan_projection(
     sequences: Sequences,
     *,
     window: int = DEFAULT_WINDOW,
-    overlap: int = DEFAULT_OVERLAP,
+    overlap: int | None = None,
     regions: Sequence[Region] | None = None,
     min_length: int = 1,
     circular: Collection[str] = (),
@@ -179,7 +179,7 @@ def plan_projection(
     Parameters
     ----------
     sequences : of `open_sequences`, reads of a BAM, CRAM or SAM sorted by position, chosen by its filter
-    window, overlap : int, bases; how reads are cut that are longer
+    window, overlap : int, bases, see `genoformer.plan.make_plan`; how reads are cut that are longer
     regions : values only there; the reads that overlap them are predicted as a whole
     min_length : is the filter's to heed
     circular : must be empty
@@ -191,6 +191,7 @@ def plan_projection(
     FormatError : the file is damaged
     """
     del min_length
+    overlap = usual_overlap(window) if overlap is None else overlap
     check_window(window, overlap)
     reads = placed_reads(sequences)
     if circular:

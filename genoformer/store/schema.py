@@ -18,6 +18,8 @@ from genoformer.tracks import Track
 
 FORMAT = "genoformer"
 FORMAT_VERSION = 1
+EMBEDDINGS = "genoformer-embeddings"
+"""What files of embeddings have in place of `FORMAT`."""
 CHUNK = 65_536
 """Bases in a chunk of values; a chunk holds one channel."""
 DTYPES = {"float16": np.dtype("float16"), "uint8": np.dtype("uint8")}
@@ -150,7 +152,7 @@ def read_version(file: Any) -> tuple[str, int]:
 def check_header(file: Any, path: Path) -> None:
     """Raise FormatError unless the root says that this is a store of a version known here."""
     name = file.attrs.get("format")
-    if name is not None and _text(name) == "genoformer-embeddings":
+    if name is not None and _text(name) == EMBEDDINGS:
         raise FormatError(f"{path}: holds embeddings, not predictions; genoformer.open_embeddings reads them in Python")
     if name is None or _text(name) != FORMAT:
         raise FormatError(
