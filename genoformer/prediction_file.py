@@ -38,7 +38,7 @@ def predict_file(  # noqa: PLR0913 - an input, an output, a model, and what user
     sequences, model, window, overlap, circular, settings, workers : see `genoformer.predict`
     output : file, which appears when it is whole; read it with `genoformer.open_store`
     overwrite : replace it
-    resume : go on with what an interrupted run left in ``<output>.part``
+    resume : go on with what an interrupted run left in ``<output>.part``; do nothing where it has ended
 
     Returns
     -------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,10 +49,11 @@ def tokenize_to_store(
         for index in range(len(plan.sequences))
         for window in plan.windows(index)
     ]
-    writer = Output.of(output).create(
-        plan.sequences,
-        [TOKENS],
-        provenance={
+    output = Output.of(output)
+    what: dict[str, Any] = {
+        "sequences": plan.sequences,
+        "tracks": [TOKENS],
+        "provenance": {
             "identity": {"input-sha256": plan.input_digest(), "window": plan.window, "overlap": plan.overlap},
             "alignments" if plan.made_by else "input": plan.source,
             "letters": plan.letters._asdict(),
@@ -60,10 +61,12 @@ def tokenize_to_store(
             **({"made-by": plan.made_by} if plan.made_by else {}),
             "versions": {"genoformer": genoformer.__version__, **plan.made_by.get("versions", {})},
         },
-        blocks=_whole_blocks(plan),
-        dtype="uint8",
-    )
-    with writer:
+        "dtype": "uint8",
+    }
+    if output.is_done(**what):
+        report(plan.accounting.total)
+        return Path(output.path)
+    with output.create(blocks=_whole_blocks(plan), **what) as writer:
         number = 0
         for index, record in planned_records(plan, sequences):
             for start, end in _spans(int(plan.sequences.lengths[index])):

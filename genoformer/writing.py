@@ -35,6 +35,7 @@ def provenance(plan: Plan, model: Genoformer, settings: Settings, *, workers: Wo
             "genetic-code": settings.genetic_code,
             "strand-average": settings.strand_average,
             "precision": settings.precision,
+            **({"shift-average": True} if settings.shift_average else {}),
             **({} if settings.context is None else {"one-genome": settings.context.sha256}),
         },
         "alignments" if plan.made_by else "input": plan.source,
@@ -70,6 +71,10 @@ def write_missing(
     report : called with the number of bases done, those of an interrupted run first
     """
     shard = output.shard
+    if output.is_done(plan.sequences, tracks, provenance=provenance):
+        planned = plan.blocks if shard is None else plan.blocks[shard.select(plan.blocks)]
+        report(int((planned[:, 1] - planned[:, 0]).sum()))
+        return Path(output.path)
     with output.create(plan.sequences, tracks, provenance=provenance, blocks=plan.blocks) as writer:
         done = np.ones(len(plan.owned), dtype=bool)
         done[slice(None) if shard is None else shard.select(plan.blocks)] = writer.done

@@ -152,7 +152,7 @@ def check_run(
     if checks.checkpoint is not None:
         with checks.step():
             check_config_fits(checks.checkpoint.config, checks.plan)
-        if can_write:
+        if can_write and not target.may_be_done:
             with checks.step():
                 check_space(target.output, checks.plan, model_tracks(checks.checkpoint), shard=shard)
     return checks

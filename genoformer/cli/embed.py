@@ -18,8 +18,8 @@ from genoformer.cli.options import (
     chunk_option,
     command_line,
     device_options,
-    input_options,
     model_option,
+    straight_input_options,
     window_options,
 )
 from genoformer.cli.progress import counted, duration, progress, say, show_plan, size
@@ -27,7 +27,7 @@ from genoformer.errors import ConfigError
 
 
 @click.command("embed")
-@input_options
+@straight_input_options
 @click.option("-o", "--output", required=True, metavar="OUT.h5", type=click.Path(path_type=Path),
               help="HDF5 file to write; it appears under this name once it is whole.")  # fmt: skip
 @click.option("--layer", type=int, default=-1, show_default=True, metavar="N",

@@ -147,7 +147,7 @@ class OutputOptions:
             raise ConfigError(f"{path}: is a folder or a device; name a file")
         if path.exists() and any(path.samefile(given) for given in source.files()):
             raise ConfigError(f"{path}: is what is to be read, and would be lost; name another output")
-        if path.exists() and not self.overwrite:
+        if path.exists() and not self.overwrite and not self.may_be_done:
             raise ConfigError(f"{path}: exists already; use --overwrite to replace it, or name another output")
         if self.is_interrupted and not (self.resume or self.overwrite):
             advice = "use --resume to continue it, or --overwrite to start again"
@@ -164,6 +164,11 @@ class OutputOptions:
     def is_interrupted(self) -> bool:
         """Whether an interrupted run lies there."""
         return self.part.exists()
+
+    @property
+    def may_be_done(self) -> bool:
+        """Whether the run to be resumed seems to have ended; `Output.is_done` tells whether it was this one."""
+        return self.store().may_be_done
 
     def store(self, shard: Shard | None = None) -> Output:
         """Return this as what a function that writes a store takes."""
@@ -259,8 +264,7 @@ def circular_option(help: str) -> Callable[[Command], Command]:
 
 
 # fmt: off
-input_options = bundle(
-    "source", InputOptions,
+_reading = (
     click.argument("input", metavar="INPUT"),
     click.option("--regions", "-r", multiple=True, metavar="BED|REGION",
                  help="Only these: a BED file, or chr:start-end (from 1, both ends included); may be repeated. "
@@ -279,8 +283,14 @@ input_options = bundle(
     click.option("--exclude-flags", type=click.IntRange(0, 0xFFFF), metavar="BITS",
                  help="Of BAM and CRAM: no reads with any of these flag bits set (samtools view -F).  "
                       "[default: 0; of a consensus 1536, failed reads and duplicates]"),
+)
+input_options = bundle(
+    "source", InputOptions, *_reading,
     circular_option("Sequence whose ends are joined, beside those that GenBank says are: windows reach over the "
                     "origin. May be repeated."),
+)
+straight_input_options = bundle(  # of a command that says why it takes no circle
+    "source", InputOptions, *_reading, click.option("--circular", multiple=True, hidden=True),
 )
 
 window_options = bundle(
@@ -334,7 +344,8 @@ shard_option = click.option("--shard", metavar="I/N",
 project_option = click.option("--project", is_flag=True,
                               help="Of BAM and CRAM sorted by position: put the predictions of each read where it is "
                                    "aligned, and write their means along the reference, with a track of their depth.")
-resume_option = click.option("--resume", is_flag=True, help="Go on where an interrupted run stopped.")
+resume_option = click.option("--resume", is_flag=True,
+                             help="Go on where an interrupted run stopped; nothing is done where it has ended.")
 
 
 def output_options(*, required: bool, help: str) -> Callable[[Command], Command]:

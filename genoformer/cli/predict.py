@@ -62,6 +62,12 @@ if TYPE_CHECKING:
     help="Mean of the predictions for both strands: twice the time.",
 )
 @click.option(
+    "--shift-average",
+    is_flag=True,
+    help="Mean of the predictions from the first base on, the second and the third, as a token has 3: for reads with "
+    "errors; three times the time.",
+)
+@click.option(
     "--genetic-code",
     type=click.Choice(["auto", "11", "4"]),
     default="auto",
@@ -94,6 +100,7 @@ def command(
     hardware: ProcessOptions,
     precision: str,
     strand_average: bool,
+    shift_average: bool,
     genetic_code: str,
     one_genome: bool,
     seed: int,
@@ -113,6 +120,8 @@ def command(
 
     part = None if shard is None else Shard.parse(shard)
     whole.check(cut, project=project)
+    if shift_average and whole.whole_sequence:
+        raise ConfigError("--shift-average is for reads and windows; leave out --whole-sequence")
     if one_genome and whole.whole_sequence:
         raise ConfigError("--one-genome is for contigs; with --whole-sequence each sequence tells for itself")
     whole.check_run(source, hardware)
@@ -120,6 +129,7 @@ def command(
         "chunk_size": chunk_size,
         "batch_size": batch_size,
         "strand_average": strand_average,
+        "shift_average": shift_average,
         "precision": precision,
         "offload": whole.offload,
     }
@@ -140,7 +150,7 @@ def command(
         from genoformer.model.checkpoint import load_model
 
         torch.manual_seed(seed)
-        if target.resume and not target.is_interrupted:
+        if target.resume and not (target.is_interrupted or target.may_be_done):
             say(f"{target.output}: no interrupted run to resume, starting anew")
         assert checks.plan is not None
         assert checks.checkpoint is not None
@@ -177,7 +187,7 @@ def _write(
     sample = (plan.sample.plan(), plan.sample) if isinstance(plan, Projection) else (plan, sequences)
     table, why = crew.same(lambda: choose_genetic_code(how[0], *sample, model))
     context = planned_context(*sample, model, genetic_code=table) if how[1] else None
-    began = time.monotonic()
+    began, ended = time.monotonic(), target.may_be_done
     bases = planned_bases(plan, part)
     with hardware.workers(model) as workers, crew.resumable(target) as stop, progress(bases) as report:
         together = f" in {crew.team.size} processes" if crew.is_many else ""
@@ -197,4 +207,5 @@ def _write(
             **options,
         )
     what = size(plan.accounting.predicted, "b") if part is None else f"shard {part}, {size(bases, 'b')},"
-    say(f"{target.output}: {what} predicted in {duration(time.monotonic() - began)}")
+    how_long = "before; there was nothing left to do" if ended else f"in {duration(time.monotonic() - began)}"
+    say(f"{target.output}: {what} predicted {how_long}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
@@ -19,6 +19,9 @@ from genoformer.store.shards import Shard
 from genoformer.store.transaction import TransactionalFile, resource_error, sync_folder
 from genoformer.store.writer import TrackWriter, part_path
 from genoformer.tracks import Track
+
+if TYPE_CHECKING:
+    from genoformer.store.store import TrackStore
 
 _CACHE_BYTES = 64 << 20
 
@@ -71,8 +74,7 @@ def create_store(  # noqa: PLR0913 - what a store is, and what to do about an ol
         check_metadata(provenance)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
-    if shard is not None:
-        provenance = {**provenance, "identity": {**provenance.get("identity", {}), "shard": str(shard)}}
+    provenance = of_shard(provenance, shard)
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path}: is a folder or a device; name a file")
     if path.exists() and not overwrite:
@@ -159,11 +161,8 @@ def _resume(path: Path, content: dict[str, Any], *, may_replace: bool, wait: flo
                 f"{part}: not a store, or damaged ({schema.one_line(error)}); "
                 "delete it, or use --overwrite to start again"
             ) from error
-        difference = (
-            sequences_differ(writer.sequences, content["sequences"])
-            or _tracks_differ(writer, tracks, content["dtype"])
-            or identity_differs(writer.metadata, content["provenance"])
-            or ("" if np.array_equal(writer.blocks, blocks) else "the planned blocks differ")
+        difference = run_differs(writer, content["sequences"], tracks, content["provenance"], content["dtype"]) or (
+            "" if np.array_equal(writer.blocks, blocks) else "the planned blocks differ"
         )
         if difference:
             raise ConfigError(
@@ -207,6 +206,24 @@ def _check_tracks(tracks: list[Track], dtype: str) -> None:
             raise ConfigError(f"track {track.name!r}: the name must be a printable word without '/'")
 
 
+def of_shard(provenance: dict[str, Any], shard: Shard | None) -> dict[str, Any]:
+    """Return the provenance of a shard of a run, or that of the run where it is not in shards."""
+    if shard is None:
+        return provenance
+    return {**provenance, "identity": {**provenance.get("identity", {}), "shard": str(shard)}}
+
+
+def run_differs(
+    old: TrackWriter | TrackStore, sequences: SequenceTable, tracks: list[Track], provenance: dict[str, Any], dtype: str
+) -> str:
+    """Say how a store, whole or not, is another run's than the one described; nothing if it is this one's."""
+    return (
+        sequences_differ(old.sequences, sequences)
+        or _tracks_differ(old, tracks, dtype)
+        or identity_differs(old.metadata, provenance)
+    )
+
+
 def sequences_differ(ours: SequenceTable, theirs: SequenceTable) -> str:
     """Say how two tables differ in names, checksums or lengths; nothing if they do not."""
     if len(ours) != len(theirs):
@@ -226,12 +243,12 @@ def sequences_differ(ours: SequenceTable, theirs: SequenceTable) -> str:
     return ""
 
 
-def _tracks_differ(writer: TrackWriter, tracks: list[Track], dtype: str) -> str:
-    if list(writer.tracks.values()) != tracks:
+def _tracks_differ(old: TrackWriter | TrackStore, tracks: list[Track], dtype: str) -> str:
+    if list(old.tracks.values()) != tracks:
         names = ", ".join(track.name for track in tracks)
-        return f"its tracks are {', '.join(writer.tracks)}, now {names}, or their channels differ"
-    if writer.dtype != schema.DTYPES[dtype]:
-        return f"its values are {writer.dtype}, now {dtype}"
+        return f"its tracks are {', '.join(old.tracks)}, now {names}, or their channels differ"
+    if old.dtype != schema.DTYPES[dtype]:
+        return f"its values are {old.dtype}, now {dtype}"
     return ""
 
 

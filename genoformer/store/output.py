@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from genoformer.store.create import create_store
+from genoformer.errors import ConfigError, FormatError
+from genoformer.store.create import create_store, of_shard, run_differs
 from genoformer.store.sequences import SequenceTable
 from genoformer.store.shards import Shard
-from genoformer.store.writer import TrackWriter
+from genoformer.store.store import open_store
+from genoformer.store.writer import TrackWriter, part_path
 from genoformer.tracks import Track
 
 
@@ -23,7 +26,7 @@ class Output:
     ----------
     path : final name of the file, under which it appears once it is whole
     command : what the store says that it was written by
-    resume : go on with what an interrupted run left in ``<path>.part``
+    resume : go on with what an interrupted run left in ``<path>.part``; where the run has ended, do nothing
     overwrite : replace what is at ``path``
     shard : write only this part, to be joined with the others by `merge_shards`
     wait : seconds to wait for another process that is writing there
@@ -40,6 +43,37 @@ class Output:
     def of(cls, given: str | os.PathLike[str] | Output) -> Output:
         """Return an output that is given as one, or by its path alone."""
         return given if isinstance(given, cls) else cls(given)  # type: ignore[arg-type]
+
+    @property
+    def may_be_done(self) -> bool:
+        """Whether there is something to look at by `is_done`."""
+        path = Path(self.path)
+        return self.resume and not self.overwrite and path.is_file() and not part_path(path).exists()
+
+    def is_done(
+        self, sequences: SequenceTable, tracks: list[Track], *, provenance: dict[str, Any], dtype: str = "float16"
+    ) -> bool:
+        """Tell whether a run that is to be resumed has ended, so that its store lies there, whole.
+
+        Raises
+        ------
+        ConfigError : what lies there is another run's, is not all of this one, or is no store
+        """
+        if not self.may_be_done:
+            return False
+        advice = "use --overwrite to replace it, or name another output"
+        try:
+            with open_store(os.fspath(self.path), allow_incomplete=True) as store:
+                difference = run_differs(store, sequences, tracks, of_shard(provenance, self.shard), dtype)
+                if not difference and "missing" in store.metadata:
+                    difference = "it was merged without all shards"
+                if not difference and store.metadata.get("accounting") != provenance.get("accounting"):
+                    difference = "it leaves out other bases"
+        except FormatError as error:
+            raise ConfigError(f"{error}; nothing to resume: {advice}") from error
+        if difference:
+            raise ConfigError(f"{self.path}: exists already, of another run: {difference}; {advice}")
+        return True
 
     def create(
         self,

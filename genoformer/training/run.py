@@ -6,8 +6,9 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,18 +92,36 @@ def train(
     folder, root = Path(folder), Path(root)
     config = with_table(config, root)
     name = _named(name, folder, resume=resume)
-    state = prepare_run(config, folder, resume=resume, device=torch.device(device))
-    genomes, held_out = _load(config, root, report)
-    data = {"train": _digests(genomes), "validation": _digests(held_out)}
-    require_same_data(state, data, where=folder / STATE)
-    if not state.step:
-        standardize_signals(state, genomes)
-    if config.train.init_from and not state.step:
-        start_from(state, config.train.init_from, trained_shape(config), root=root, report=report)
+    with _folder_for_a_run(folder):
+        state = prepare_run(config, folder, resume=resume, device=torch.device(device))
+        genomes, held_out = _load(config, root, report)
+        data = {"train": _digests(genomes), "validation": _digests(held_out)}
+        require_same_data(state, data, where=folder / STATE)
+        if not state.step:
+            standardize_signals(state, genomes)
+        if config.train.init_from and not state.step:
+            start_from(state, config.train.init_from, trained_shape(config), root=root, report=report)
     output = _Output(folder, name, config)
     yield from _steps(state, (genomes, held_out), output=output, report=report)
     if held_out and state.team.leads and not config.train.pretrain:
         output.calibrate(held_out, report)
+
+
+@contextmanager
+def _folder_for_a_run(folder: Path) -> Iterator[None]:
+    """Make a folder, and leave none behind if the run cannot begin."""
+    new = list(takewhile(lambda place: not place.exists(), (folder, *folder.parents)))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResourceError(f"{folder}: cannot be made: {error.strerror}") from None
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # something else lies in it by now
+            for place in new:
+                place.rmdir()
+        raise
 
 
 def _named(name: str, folder: Path, *, resume: bool) -> str:
@@ -187,16 +206,12 @@ def _load(config: RunConfig, root: Path, report: Say) -> tuple[list[Genome], lis
 
 
 def prepare_run(config: RunConfig, folder: Path, *, resume: bool, device: torch.device) -> State:
-    """Make the folder and the state, or go on from the folder's checkpoint."""
+    """Make the state, or go on from the folder's checkpoint."""
     splits = {sample.split for sample in config.samples}
     if "train" not in splits:
         raise ConfigError("samples: at least one sample must have split = 'train'")
     if config.train.patience and "validation" not in splits:
         raise ConfigError("patience needs validations: at least one sample must have split = 'validation'")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ResourceError(f"{folder}: cannot be made: {error.strerror}") from None
     state = new_state(config, device, team=join_team())
     if (folder / STATE).exists():
         if not resume:

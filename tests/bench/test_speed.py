@@ -117,7 +117,7 @@ def test_memory_of_linear_attention_is_far_below():
 
 
 def test_lengths_beyond_the_limits_are_skipped():
-    job = Job(f"{CORE}/{MATRIX}", SMALL, (64, 4096), Limits(memory=1e6))
+    job = Job(f"{CORE}/{MATRIX}", SMALL, (64, 4096), Limits(seconds=1e9, memory=1e6))
     small, large = probe(job)
     assert not small.skipped
     assert re.fullmatch(r"would need about \d+\.\d GB", large.skipped)

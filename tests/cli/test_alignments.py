@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from alignment_samples import Read, write_alignments
 from conftest import Call
@@ -69,9 +70,18 @@ def test_a_projection_is_predicted_inspected_and_exported(reads: Path, tiny: Pat
 
 def test_shards_of_a_projection_are_merged(reads: Path, tiny: Path, tmp_path: Path, call: Call) -> None:
     parts = [tmp_path / f"{number}.h5" for number in (1, 2)]
+    options = ("--project", "--model", tiny, "-r", "c:1-200", "-r", "c:301-500")  # a block each
     for number, part in enumerate(parts, 1):
-        assert call("predict", reads, "--project", "--model", tiny, "-o", part, "--shard", f"{number}/2").code == 0
+        assert call("predict", reads, *options, "-o", part, "--shard", f"{number}/2").code == 0
     assert call("merge", *parts, "-o", tmp_path / "x.h5").code == 0
+    for part in parts:
+        half = tmp_path / f"half-{part.name}"
+        assert call("merge", part, "-o", half, "--allow-missing").code == 0
+        with open_store(half) as store:
+            there = int(np.isfinite(store["c"][:, 0]).sum())
+            assert there in (200, 160)
+            assert store.metadata["accounting"]["predicted"] == there
+            assert store.metadata["missing"]["bases"] == 360 - there
 
 
 def test_plan_tells_what_a_projection_takes(reads: Path, tiny: Path, call: Call) -> None:

@@ -116,6 +116,31 @@ def test_an_interrupted_shard_is_resumed_to_the_same_bytes(run, call, tmp_path, 
         assert "genoformer merge joins shards" in call("inspect", path).out
 
 
+def test_a_run_that_has_ended_is_known_when_it_is_to_be_resumed(run, call, tiny, genome, tmp_path, monkeypatch):
+    shards = [run(f"{i}.h5", "--shard", f"{i}/2") for i in (1, 2)]
+    assert call("merge", *shards, "-o", tmp_path / "all.h5").code == 0
+    assert call("merge", shards[0], "-o", tmp_path / "half.h5", "--allow-missing").code == 0
+    from genoformer.store.writer import TrackWriter
+
+    monkeypatch.delattr(TrackWriter, "write")  # nothing is computed from here on
+    run("1.h5", "--shard", "1/2", "--resume")
+    run("all.h5", "--resume")
+    (tmp_path / "note.h5").write_text("a note")
+    for name, words, complaint in (
+        ("1.h5", ["--shard", "2/2"], "exists already, of another run: shard was '1/2', now '2/2'"),
+        ("1.h5", [], "exists already, of another run: shard was '1/2', now None"),
+        ("all.h5", ["--shard", "1/2"], "exists already, of another run: shard was None, now '1/2'"),
+        ("half.h5", [], "exists already, of another run: it was merged without all shards"),
+        ("note.h5", [], "nothing to resume: use --overwrite"),
+    ):
+        path = tmp_path / name
+        before = path.read_bytes()
+        result = call("predict", genome, "-o", path, "--model", tiny, *OPTIONS, *words, "--resume")
+        assert result.code == 2
+        assert complaint in result.complaints[0]
+        assert path.read_bytes() == before
+
+
 def test_what_is_missing_is_said(run, call, tmp_path):
     paths = [run(f"{i}.h5", "--shard", f"{i}/4") for i in (1, 4)]
     result = call("merge", *paths, "-o", tmp_path / "m.h5")

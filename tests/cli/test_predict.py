@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import bam, bases, fasta, gzipped
 
+import genoformer
 from genoformer.plan import Accounting
 from genoformer.store import open_store
 from genoformer.tokens import Composition, composition
@@ -192,6 +193,24 @@ def test_no_read_overlaps_a_region(call, tiny, tmp_path):
     assert "x.bam: holds no read that overlaps a region" in result.complaints[0]
 
 
+def test_tokens_may_begin_at_each_base(call, tiny, tmp_path):
+    path = fasta(tmp_path / "x.fa", a=bases(300), b=bases(90, 1), c="AC")
+    options = ["--model", tiny, "--genetic-code", 11]
+    output = tmp_path / "x.h5"
+    assert call("predict", path, "-o", output, *options, "--shift-average").code == 0
+    model = genoformer.load_model(tiny)
+    shifted = genoformer.Settings(shift_average=True)
+    expected = genoformer.collect(genoformer.predict(str(path), model, settings=shifted))
+    plain = genoformer.collect(genoformer.predict(str(path), model))
+    with open_store(output) as store:
+        for name in "abc":
+            assert np.array_equal(store[name], expected[name]["coding-frame"])
+            assert not np.array_equal(store[name], plain[name]["coding-frame"])
+    assert "shift-average True" in call("inspect", output).out
+    other = call("predict", path, "-o", output, *options, "--resume")
+    assert (other.code, "shift-average was True, now None" in other.complaints[0]) == (2, True)
+
+
 def test_regions_hold_the_values_of_the_whole(call, tiny, tmp_path):
     path = fasta(tmp_path / "x.fa", a=bases(400), b=bases(50, 1))
     (tmp_path / "r.bed").write_text("a\t100\t200\n")
@@ -269,6 +288,15 @@ def test_interrupted_and_resumed(command, call, tiny, tmp_path, monkeypatch):
     assert call(command, path, "-o", output, *options, "--resume").code == 0
     assert not part.exists()
     assert same(values_of(output), values_of(tmp_path / "whole.h5"))
+    written = output.stat()
+    again = call(command, path, "-o", output, *options, "--resume")  # as a cluster does that starts a job once more
+    assert again.code == 0
+    assert (output.stat().st_ino, output.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+    assert not part.exists()
+    for change in (["--window", 100], ["--min-length", 600]):
+        other = call(command, path, "-o", output, *[*options, *change], "--resume")
+        assert other.code == 2
+        assert "exists already, of another run" in other.complaints[0]
     assert call(command, path, "-o", output, *options).code == 2
     assert call(command, path, "-o", output, *options, "--overwrite").code == 0
     assert same(values_of(output), values_of(tmp_path / "whole.h5"))

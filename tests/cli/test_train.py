@@ -151,11 +151,11 @@ def test_samples_lie_where_data_says(config, call, tmp_path):
     ],
 )
 def test_configurations_that_cannot_be_used(extra, code, word, config, call, tmp_path):
-    result = call("train", config(extra=extra), "-o", tmp_path / "run")
+    result = call("train", config(extra=extra), "-o", tmp_path / "runs" / "run")
     assert result.code == code
     assert len(result.complaints) == 1
     assert word in result.complaints[0]
-    assert not (tmp_path / "run" / "model").exists()
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_configuration_that_is_not_there(call, tmp_path):
@@ -271,4 +271,4 @@ def test_own_tracks_that_cannot_be_used(call, tmp_path, old, new, code, word):
     assert result.code == code, result.err
     assert len(result.complaints) == 1
     assert word in result.complaints[0]
-    assert not (tmp_path / "run" / "model").exists()
+    assert not (tmp_path / "run").exists()

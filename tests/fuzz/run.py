@@ -116,6 +116,7 @@ def main() -> int:
     parser.add_argument("--parser", default="all", metavar="NAME", help=f"all, or of {', '.join(TARGETS)}")
     parser.add_argument("--inputs", type=int, default=10_000, help="damaged files a reader")
     parser.add_argument("--seed", type=int, default=0, help="the first is number seed x 1,000,000,000")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="files to leave out first: read before")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--range", type=int, nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--replay", type=Path, help=argparse.SUPPRESS)
@@ -135,7 +136,7 @@ def main() -> int:
     names = list(TARGETS) if given.parser == "all" else given.parser.split(",")
     if not set(names) <= set(TARGETS):
         parser.error(f"--parser must be all, or of {', '.join(TARGETS)}")
-    return max(hunt(name, given.seed * 10**9, given.inputs) for name in names)
+    return max(hunt(name, given.seed * 10**9 + given.skip, given.inputs) for name in names)
 
 
 def hunt(name: str, first: int, inputs: int) -> int:
@@ -146,7 +147,8 @@ def hunt(name: str, first: int, inputs: int) -> int:
     for start in range(first, last, size):
         if hunt_in_one(name, start, min(start + size, last)):
             return 1
-    print(f"{name}: {inputs:,} damaged files, none hurt, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{name}: {inputs:,} damaged files from number {first:,} on, none hurt, {time.monotonic() - began:.0f} s",
+          flush=True)  # fmt: skip
     return 0
 
 
