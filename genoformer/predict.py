@@ -42,8 +42,6 @@ class Settings:
     chunk_size : trunk tokens computed at a time; None: what suits the device; 0: the whole window
     batch_size : windows computed together; of sequences shorter than a window, as many as have its bases
     strand_average : mean of the predictions for both strands
-    shift_average : mean of the predictions with tokens that begin at each base of as many as a token has; not of a
-        sequence that is one window, nor of embeddings and the scoring of variants
     genetic_code : NCBI translation table
     precision : "float32", or "bfloat16" for the products of the layers
     offload : what is computed of a sequence that is one window, however long, lies in a temporary file, not in memory
@@ -54,7 +52,6 @@ class Settings:
     chunk_size: int | None = None
     batch_size: int = 1
     strand_average: bool = True
-    shift_average: bool = False
     genetic_code: int = 11
     precision: str = "float32"
     offload: bool = False
@@ -222,7 +219,6 @@ def compute(
             genetic_code=settings.genetic_code,
             chunk_size=chunk_size,
             strand_average=settings.strand_average,
-            shift_average=settings.shift_average,
             precision=settings.precision,
             context=settings.context,
         )

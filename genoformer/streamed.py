@@ -12,7 +12,6 @@ from torch import distributed as dist
 
 from genoformer.batches import Item, places_of
 from genoformer.circles import wrapped
-from genoformer.errors import ConfigError
 from genoformer.formats.sequences import Record, Sequences
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.rows import Scratch
@@ -53,11 +52,8 @@ def streamed_values(
     Raises
     ------
     InputError : the input is not the one that was planned
-    ConfigError : means over where tokens begin are for windows
     ResourceError : memory, or disk where tokens are kept in a file, is lacking
     """
-    if settings.shift_average:
-        raise ConfigError("shift_average is for reads and windows, not for whole sequences as one context")
     chunks = chunks_for(model.device, settings.chunk_size, precision=settings.precision)
     for record, items in _wanted(plan, sequences, done):
         bases = sum(item.window.owned.length for item in items)

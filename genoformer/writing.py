@@ -35,7 +35,6 @@ def provenance(plan: Plan, model: Genoformer, settings: Settings, *, workers: Wo
             "genetic-code": settings.genetic_code,
             "strand-average": settings.strand_average,
             "precision": settings.precision,
-            **({"shift-average": True} if settings.shift_average else {}),
             **({} if settings.context is None else {"one-genome": settings.context.sha256}),
         },
         "alignments" if plan.made_by else "input": plan.source,

@@ -103,7 +103,9 @@ def _codons_worth(worth: np.ndarray, start: int, end: int) -> float:
 def _naive_score(worth, start, end, codon, opened, scoring):
     score = _codons_worth(worth, start, end)
     closed = 2 - opened[0] - opened[1]
-    score -= closed / 2 * (scoring.cost + scoring.short * math.exp(-(end - start) / scoring.scale))
+    score -= closed / 2 * scoring.cost
+    if closed == 2:
+        score -= scoring.short * math.exp(-(end - start) / scoring.scale)
     score -= (2 - closed) * scoring.edge
     if opened[0]:
         return score

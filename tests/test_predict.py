@@ -283,9 +283,11 @@ def test_an_output_that_exists_is_kept_unless_told_otherwise(folder: Path) -> No
     output = folder / "x.h5"
     to_store(folder, output)
     before = output.read_bytes()
-    for options in ({}, {"resume": True}):
-        with pytest.raises(ConfigError, match="exists already; use --overwrite"):
-            to_store(folder, output, **options)
+    with pytest.raises(ConfigError, match="exists already; use --overwrite"):
+        to_store(folder, output)
+    with pytest.raises(ConfigError, match="exists already, of another run: strand-average was True, now False"):
+        to_store(folder, output, resume=True, settings=Settings(strand_average=False))
+    to_store(folder, output, resume=True)
     assert output.read_bytes() == before
     to_store(folder, output, overwrite=True, settings=Settings(strand_average=False))
     assert output.read_bytes() != before

@@ -71,7 +71,7 @@ def summary(store: TrackStore) -> Iterator[str]:
             yield f"{key}: {metadata[key]}"
     if "model" in identity:
         yield f"model: {identity['model']} (sha256 {str(identity.get('model-sha256', ''))[:12]})"
-    told = ("window", "overlap", "genetic-code", "strand-average", "shift-average", "precision")
+    told = ("window", "overlap", "genetic-code", "strand-average", "precision")
     settings = [f"{key} {identity[key]}" for key in told if key in identity]
     if "one-genome" in identity:
         settings.append(f"one-genome (sha256 {str(identity['one-genome'])[:12]})")

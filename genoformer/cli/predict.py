@@ -62,12 +62,6 @@ if TYPE_CHECKING:
     help="Mean of the predictions for both strands: twice the time.",
 )
 @click.option(
-    "--shift-average",
-    is_flag=True,
-    help="Mean of the predictions from the first base on, the second and the third, as a token has 3: for reads with "
-    "errors; three times the time.",
-)
-@click.option(
     "--genetic-code",
     type=click.Choice(["auto", "11", "4"]),
     default="auto",
@@ -100,7 +94,6 @@ def command(
     hardware: ProcessOptions,
     precision: str,
     strand_average: bool,
-    shift_average: bool,
     genetic_code: str,
     one_genome: bool,
     seed: int,
@@ -120,8 +113,6 @@ def command(
 
     part = None if shard is None else Shard.parse(shard)
     whole.check(cut, project=project)
-    if shift_average and whole.whole_sequence:
-        raise ConfigError("--shift-average is for reads and windows; leave out --whole-sequence")
     if one_genome and whole.whole_sequence:
         raise ConfigError("--one-genome is for contigs; with --whole-sequence each sequence tells for itself")
     whole.check_run(source, hardware)
@@ -129,7 +120,6 @@ def command(
         "chunk_size": chunk_size,
         "batch_size": batch_size,
         "strand_average": strand_average,
-        "shift_average": shift_average,
         "precision": precision,
         "offload": whole.offload,
     }

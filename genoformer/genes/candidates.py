@@ -34,8 +34,8 @@ class Scoring:
     bias : taken from the log-odds of each base, before weighting
     weight : of the log-odds of a base; far below 1, as neighboring bases say much the same
     cost : of any gene, half of it for each end
-    short, scale : cost of a gene of length 0, falling by e each ``scale`` bases, half of it for each end
-    edge : cost of an end that lies beyond an edge, instead of its half of the costs above
+    short, scale : cost of a whole gene of length 0, falling by e each ``scale`` bases; one that is cut off may be long
+    edge : cost of an end that lies beyond an edge, instead of its half of ``cost``
     gradient : weight of the step of mean log-odds at a start
     gtg, ttg, rare : cost of start codons against ATG
     hexamers, signal : weights of what is learned from a sequence itself, see `signals`
@@ -253,8 +253,9 @@ def _ends(found: Candidates, strand: Strand, scoring: Scoring) -> np.ndarray:
     upstream = (sums[start] - sums[before]) / np.maximum(start - before, 3)
     step = ((sums[start + _AROUND] - sums[start]) / _AROUND - upstream) / scoring.weight
     opened = found.open_start.astype(np.int8) + found.open_end
-    prior = scoring.cost + scoring.short * np.exp((start - found.end) / scoring.scale)
-    return np.where(found.open_start, 0.0, scoring.gradient * step) - prior * (1 - opened / 2) - scoring.edge * opened
+    short = np.where(opened, 0.0, scoring.short * np.exp((start - found.end) / scoring.scale))
+    prior = scoring.cost * (1 - opened / 2) + short + scoring.edge * opened
+    return np.where(found.open_start, 0.0, scoring.gradient * step) - prior
 
 
 def _best_starts(found: Candidates, scoring: Scoring) -> Candidates:

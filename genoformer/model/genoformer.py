@@ -96,11 +96,6 @@ class Genoformer(nn.Module):
         return [head.track for head in self.heads.values()]  # type: ignore[misc]
 
     @property
-    def token_bases(self) -> int:
-        """Bases of a token."""
-        return self.encoder.stem.stride
-
-    @property
     def held_fixed(self) -> tuple[str, ...]:
         """What the model looks up of its letters, so that it has no gradient with respect to them."""
         words = self.encoder.stem.words

@@ -1,4 +1,4 @@
-"""Predictions averaged over both strands, and over where tokens begin: a function around the model."""
+"""Predictions averaged over both strands: a function around the model."""
 
 from __future__ import annotations
 
@@ -26,23 +26,20 @@ def reverse_complement_rows(codes: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def predict_values(  # noqa: PLR0913 - what is predicted, how, and what of it is averaged
+def predict_values(
     model: Genoformer,
     codes: Tensor,
     *,
     genetic_code: int | Tensor = 11,
     chunk_size: int | None = None,
     strand_average: bool = True,
-    shift_average: bool = False,
     precision: str = "float32",
     context: Context | None = None,
 ) -> dict[str, Tensor]:
     """Predict the values of every track: probabilities of classes, or signals.
 
     With ``strand_average`` the mean of the predictions for both strands is returned, so that a sequence and its
-    reverse complement get mirrored values; each track says which channel becomes which. With ``shift_average`` tokens
-    begin at the first base of a strand, then at the second, and so on for as many bases as a token has, and the mean is
-    that of the passes that see a base.
+    reverse complement get mirrored values; each track says which channel becomes which.
 
     Parameters
     ----------
@@ -57,21 +54,10 @@ def predict_values(  # noqa: PLR0913 - what is predicted, how, and what of it is
     dict from track name to Tensor of float32, (B, L, channels)
     """
 
-    def values_once(codes: Tensor) -> dict[str, Tensor]:
+    def values(codes: Tensor) -> dict[str, Tensor]:
         with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             logits = model(codes, genetic_code=genetic_code, chunk_size=chunk_size, place=in_context(context))
         return {name: head.predict(logits[name]) for name, head in model.heads.items()}  # type: ignore[operator]
-
-    def values(codes: Tensor) -> dict[str, Tensor]:
-        sums, bases = values_once(codes), codes.shape[1]
-        shifts = range(1, min(model.token_bases, bases)) if shift_average else ()
-        for shift in shifts:
-            for name, later in values_once(codes[:, shift:]).items():
-                sums[name][:, shift:] += later
-        if shifts:
-            passes = torch.arange(1, bases + 1, device=codes.device).clamp(max=model.token_bases)
-            sums = {name: total / passes[:, None] for name, total in sums.items()}
-        return sums
 
     forward = values(codes)
     if not strand_average:

@@ -11,7 +11,7 @@ from genoformer.report.values import Values
 from genoformer.store import TrackStore
 
 _ACCOUNT = ("predicted", "masked", "skipped", "not_requested")
-_SETTINGS = ("window", "overlap", "genetic-code", "strand-average", "shift-average", "precision")
+_SETTINGS = ("window", "overlap", "genetic-code", "strand-average", "precision")
 
 
 def cards(pairs: Iterable[tuple[str, str]]) -> Markup:

@@ -132,8 +132,6 @@ def how(measured: Measured) -> list[str]:
             '"One genome" is `predict --one-genome`: told that all contigs, or all reads, are of one organism, as '
             "Prodigal is when it learns from them."
         )
-    if any(row["caller"].endswith(tables.SHIFT_AVERAGE) for row in measured["rows"]):
-        lines.append('"Shift average" is `predict --shift-average`: three times the time.')
     options = " ".join(f"`{option}`" for option in measured["predict"]) or "none but the defaults"
     versions = unique(measured["programs"].values())
     lines.append(f"Options of `genoformer predict`: {options}. Other programs: {', '.join(versions) or 'none'}.")

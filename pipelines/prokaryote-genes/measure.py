@@ -21,7 +21,7 @@ import click
 from common import WORK, Genome, digest, main, read_json, read_manifest, say, whole, write_json
 from peers import ORFORISE, PEERS, Peer, orforise
 from simulate import BASES, LENGTHS, RATES, READ, AnnotatedGenome, Design, simulate
-from tables import ONE_GENOME, OURS, OURS_GENES, SHIFT_AVERAGE, show
+from tables import ONE_GENOME, OURS, OURS_GENES, show
 
 from genoformer import __version__
 from genoformer.cli import exit_code, run
@@ -127,14 +127,9 @@ def ours(data: Dataset, genome: Genome, setup: Setup) -> Iterator[tuple[str, Pat
     folder = setup.output / genome.split / genome.name / f"genoformer-{setup.sha256[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     yield from _ours(data, folder / f"{data.name}.h5", setup)
-    ways = []
     if setup.one_genome and data.kind != "genome":
-        ways.append(("--one-genome", ONE_GENOME))
-    if data.kind == "reads":
-        ways.append(("--shift-average", SHIFT_AVERAGE))
-    for option, behind in ways:
-        for name, path, found in _ours(data, folder / f"{data.name}.{option.strip('-')}.h5", setup, option):
-            yield f"{name}{behind}", path, found
+        for name, path, found in _ours(data, folder / f"{data.name}.one-genome.h5", setup, "--one-genome"):
+            yield f"{name}{ONE_GENOME}", path, found
 
 
 def _ours(data: Dataset, store: Path, setup: Setup, *how: str) -> Iterator[tuple[str, Path, dict[str, Any]]]:

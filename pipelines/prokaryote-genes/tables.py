@@ -12,8 +12,6 @@ _NUMERIC = frozenset("0123456789+-")
 OURS, OURS_GENES = "genoformer", "genoformer genes"
 ONE_GENOME = ", one genome"
 """Behind the name of ours, where it was told that all contigs or reads are of one organism."""
-SHIFT_AVERAGE = ", shift average"
-"""Behind the name of ours, where predictions are means over where tokens begin."""
 
 Row = dict[str, Any]
 

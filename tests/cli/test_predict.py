@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import bam, bases, fasta, gzipped
 
-import genoformer
 from genoformer.plan import Accounting
 from genoformer.store import open_store
 from genoformer.tokens import Composition, composition
@@ -191,24 +190,6 @@ def test_no_read_overlaps_a_region(call, tiny, tmp_path):
     result = call("plan", bam(tmp_path / "x.bam"), "--model", tiny, "-r", "c:490-500")
     assert result.code == 1
     assert "x.bam: holds no read that overlaps a region" in result.complaints[0]
-
-
-def test_tokens_may_begin_at_each_base(call, tiny, tmp_path):
-    path = fasta(tmp_path / "x.fa", a=bases(300), b=bases(90, 1), c="AC")
-    options = ["--model", tiny, "--genetic-code", 11]
-    output = tmp_path / "x.h5"
-    assert call("predict", path, "-o", output, *options, "--shift-average").code == 0
-    model = genoformer.load_model(tiny)
-    shifted = genoformer.Settings(shift_average=True)
-    expected = genoformer.collect(genoformer.predict(str(path), model, settings=shifted))
-    plain = genoformer.collect(genoformer.predict(str(path), model))
-    with open_store(output) as store:
-        for name in "abc":
-            assert np.array_equal(store[name], expected[name]["coding-frame"])
-            assert not np.array_equal(store[name], plain[name]["coding-frame"])
-    assert "shift-average True" in call("inspect", output).out
-    other = call("predict", path, "-o", output, *options, "--resume")
-    assert (other.code, "shift-average was True, now None" in other.complaints[0]) == (2, True)
 
 
 def test_regions_hold_the_values_of_the_whole(call, tiny, tmp_path):

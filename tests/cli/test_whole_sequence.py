@@ -70,7 +70,6 @@ def test_what_grows_faster_than_a_sequence_is_said():
         (["--offload"], "--offload is for --whole-sequence"),
         (["--whole-sequence", "--window", 100], "leave out --window"),
         (["--whole-sequence", "--project"], "leave out --whole-sequence"),
-        (["--whole-sequence", "--shift-average"], "leave out --whole-sequence"),
         (["--whole-sequence", "--processes", 2], "leave out --processes"),
         (["--whole-sequence", "--device", "all"], "leave out --processes"),
     ],

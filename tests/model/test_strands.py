@@ -39,27 +39,6 @@ def test_without_averaging_strands_differ_and_the_mean_is_theirs() -> None:
     assert torch.equal(forward, model(codes)["coding-frame"].softmax(-1))
 
 
-@pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
-def test_averaged_over_shifts_it_is_the_mean_of_the_passes_that_see_a_base(choice: dict[str, Any]) -> None:
-    model, lengths = tiny_model(**choice), (40, 39, 1, 2, 23)
-    codes, stride = random_codes(*lengths), model.token_bases
-    found = values(model, codes, shift_average=True)
-    turned = values(model, reverse_complement_rows(codes), shift_average=True)
-    forward = values(model, codes, strand_average=False, shift_average=True)
-    for row, length in enumerate(lengths):
-        passes = [
-            torch.nn.functional.pad(
-                values(model, codes[row : row + 1, shift:length], strand_average=False)[0],
-                (0, 0, shift, 0),
-                value=torch.nan,
-            )
-            for shift in range(min(stride, length))
-        ]
-        torch.testing.assert_close(forward[row, :length], torch.stack(passes).nanmean(0))
-        torch.testing.assert_close(turned[row, :length].flip(0)[:, MIRROR], found[row, :length])
-    torch.testing.assert_close(found.sum(-1), torch.ones(5, 40))
-
-
 @pytest.mark.parametrize("genetic_code", [11, 4])
 def test_the_genetic_code_reaches_the_model(genetic_code: int) -> None:
     model, codes = tiny_model(), random_codes(300)
