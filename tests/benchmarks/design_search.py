@@ -57,20 +57,21 @@ def _attention(*names: str) -> dict[str, Any]:
     return {"attention": names}
 
 
+APART: Mapping[str, Any] = MappingProxyType({"one_genome": 0.0})
+"""Each window for itself: what global attention sums up over several is known to Performers only."""
+SHORT_WINDOWS: Mapping[str, Any] = MappingProxyType(
+    {**APART, "windows": (300, 600, 1000, 1500, 6000), "window_shares": (1.0, 1.0, 1.5, 2.0, 8.5)}
+)
+
 DESIGNS: dict[str, Design] = {
     "recipe": Design(),
-    "no global attention": Design(_attention("local", "local", "local", "local")),
-    "linformer": Design(_attention("local", "linformer", "local", "linformer")),
+    "windows apart": Design(NOTHING, APART),
+    "no global attention": Design(_attention("local", "local", "local", "local"), APART),
+    "linformer": Design(_attention("local", "linformer", "local", "linformer"), APART),
     "hybrid": Design(_attention("hybrid", "hybrid", "hybrid", "hybrid")),
-    "joint": Design(_attention("local", "joint", "local", "joint")),
-    "exact, short windows": Design(
-        _attention("local", "softmax", "local", "softmax"),
-        {"windows": (300, 600, 1000, 1500, 6000), "window_shares": (1.0, 1.0, 1.5, 2.0, 8.5)},
-        longest=SHORT,
-    ),
-    "recipe, short windows": Design(
-        NOTHING, {"windows": (300, 600, 1000, 1500, 6000), "window_shares": (1.0, 1.0, 1.5, 2.0, 8.5)}
-    ),
+    "joint": Design(_attention("local", "joint", "local", "joint"), APART),
+    "exact, short windows": Design(_attention("local", "softmax", "local", "softmax"), SHORT_WINDOWS, longest=SHORT),
+    "short windows": Design(NOTHING, SHORT_WINDOWS),
     "tokens of 2 bases": Design({"stem_stride": 2}),
     "tokens of 6 bases": Design({"stem_stride": 6}),
     "width 96": Design({"width": 96}),
@@ -78,7 +79,7 @@ DESIGNS: dict[str, Design] = {
     "6 blocks": Design(_attention(*("local", "performer") * 3)),
     "2 blocks": Design(_attention("local", "performer")),
     "radius 32": Design({"local_radius": 32}),
-    "radius 128": Design({"local_radius": 128}),
+    "radius 64": Design({"local_radius": 64}),
     "64 features": Design({"performer_count": 64}),
     "hyperbolic features": Design({"performer_features": "hyperbolic"}),
     "words of 6 letters": Design({"stem_kmer": 6}),

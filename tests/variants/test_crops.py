@@ -28,7 +28,8 @@ CLOSE = 2e-5  # float32, sums in another order
 LENGTH = 700
 BASES = random_bases(LENGTH, 11)
 LAMBDA = Path(__file__).resolve().parents[2] / "data" / "lambda.fa.gz"
-NEAR = 0.01  # what effects of the bundled model may be off by; what was measured is half of it
+NEAR, FAR = 0.01, 0.04
+"""what half of all effects of the bundled model, and any, may be off by; twice what was measured"""
 
 
 @pytest.fixture
@@ -174,14 +175,16 @@ def test_the_bundled_model_on_lambda():
     (record,) = sequences.records()
     start = 2835 + 3 * 60  # in gene B (2836-4437), which is long
     stop = Variant(record.name, start, record.bases[start : start + 3].decode(), "TAA")
-    places = np.random.default_rng(3).integers(2700, 3300, 8)
+    places = np.random.default_rng(3).integers(2700, 3300, 40)
     variants = [stop, *(v._replace(sequence=record.name) for v in substitutions(record.bases, places, wide=False))]
     exact, near = (
         list(score_variants(variants, sequences, model, scoring=Scoring(1500, 700, method=method)))
         for method in METHODS
     )
-    for one, two in zip(exact, near, strict=True):
-        assert flat(one.effect) == pytest.approx(flat(two.effect), abs=NEAR)
+    effects = [np.array([flat(each.effect) for each in scored]) for scored in (exact, near)]
+    off = np.abs(effects[0] - effects[1]).max(axis=1)
+    assert np.median(off) < NEAR
+    assert off.max() < FAR
     loss = near[0].effect.changes["coding_plus"]
     assert loss.loss > 0.2
     assert abs(loss.loss_at - start) < 200
