@@ -285,7 +285,7 @@ def test_an_output_that_exists_is_kept_unless_told_otherwise(folder: Path) -> No
     before = output.read_bytes()
     with pytest.raises(ConfigError, match="exists already; use --overwrite"):
         to_store(folder, output)
-    with pytest.raises(ConfigError, match="exists already, of another run: strand-average was True, now False"):
+    with pytest.raises(ConfigError, match="is not what this run writes: strand-average was True, now False"):
         to_store(folder, output, resume=True, settings=Settings(strand_average=False))
     to_store(folder, output, resume=True)
     assert output.read_bytes() == before

@@ -65,14 +65,16 @@ class Output:
         try:
             with open_store(os.fspath(self.path), allow_incomplete=True) as store:
                 difference = run_differs(store, sequences, tracks, of_shard(provenance, self.shard), dtype)
-                if not difference and "missing" in store.metadata:
+                if store.status == "incomplete":
+                    difference = f"it is not whole; call it {part_path(self.path).name} to go on with it"
+                elif not difference and "missing" in store.metadata:
                     difference = "it was merged without all shards"
-                if not difference and store.metadata.get("accounting") != provenance.get("accounting"):
+                elif not difference and store.metadata.get("accounting") != provenance.get("accounting"):
                     difference = "it leaves out other bases"
         except FormatError as error:
             raise ConfigError(f"{error}; nothing to resume: {advice}") from error
         if difference:
-            raise ConfigError(f"{self.path}: exists already, of another run: {difference}; {advice}")
+            raise ConfigError(f"{self.path}: exists already, and is not what this run writes: {difference}; {advice}")
         return True
 
     def create(

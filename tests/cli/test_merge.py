@@ -127,10 +127,10 @@ def test_a_run_that_has_ended_is_known_when_it_is_to_be_resumed(run, call, tiny,
     run("all.h5", "--resume")
     (tmp_path / "note.h5").write_text("a note")
     for name, words, complaint in (
-        ("1.h5", ["--shard", "2/2"], "exists already, of another run: shard was '1/2', now '2/2'"),
-        ("1.h5", [], "exists already, of another run: shard was '1/2', now None"),
-        ("all.h5", ["--shard", "1/2"], "exists already, of another run: shard was None, now '1/2'"),
-        ("half.h5", [], "exists already, of another run: it was merged without all shards"),
+        ("1.h5", ["--shard", "2/2"], "exists already, and is not what this run writes: shard was '1/2', now '2/2'"),
+        ("1.h5", [], "exists already, and is not what this run writes: shard was '1/2', now None"),
+        ("all.h5", ["--shard", "1/2"], "exists already, and is not what this run writes: shard was None, now '1/2'"),
+        ("half.h5", [], "exists already, and is not what this run writes: it was merged without all shards"),
         ("note.h5", [], "nothing to resume: use --overwrite"),
     ):
         path = tmp_path / name

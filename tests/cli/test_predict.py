@@ -265,7 +265,10 @@ def test_interrupted_and_resumed(command, call, tiny, tmp_path, monkeypatch):
     other = call(command, path, "-o", output, "--window", 100, *options[2:], "--resume")
     assert other.code == 2
     assert "another run" in other.complaints[0]
-    assert part.exists()
+    part.rename(output)
+    renamed = call(command, path, "-o", output, *options, "--resume")
+    assert (renamed.code, "it is not whole; call it x.h5.part to go on" in renamed.complaints[0]) == (2, True)
+    output.rename(part)
     assert call(command, path, "-o", output, *options, "--resume").code == 0
     assert not part.exists()
     assert same(values_of(output), values_of(tmp_path / "whole.h5"))
@@ -277,7 +280,7 @@ def test_interrupted_and_resumed(command, call, tiny, tmp_path, monkeypatch):
     for change in (["--window", 100], ["--min-length", 600]):
         other = call(command, path, "-o", output, *[*options, *change], "--resume")
         assert other.code == 2
-        assert "exists already, of another run" in other.complaints[0]
+        assert "exists already, and is not what this run writes" in other.complaints[0]
     assert call(command, path, "-o", output, *options).code == 2
     assert call(command, path, "-o", output, *options, "--overwrite").code == 0
     assert same(values_of(output), values_of(tmp_path / "whole.h5"))
