@@ -66,7 +66,7 @@ class Output:
             with open_store(os.fspath(self.path), allow_incomplete=True) as store:
                 difference = run_differs(store, sequences, tracks, of_shard(provenance, self.shard), dtype)
                 if store.status == "incomplete":
-                    difference = f"it is not whole; call it {part_path(self.path).name} to go on with it"
+                    difference = f"it is not whole; call it {part_path(os.fspath(self.path)).name} to go on with it"
                 elif not difference and "missing" in store.metadata:
                     difference = "it was merged without all shards"
                 elif not difference and store.metadata.get("accounting") != provenance.get("accounting"):
