@@ -19,7 +19,7 @@ from genoformer.predict import Settings
 from genoformer.regions import Region
 from genoformer.variants.changes import changes
 
-MARGIN = 16
+MARGIN = 8
 """Tokens to each side of the changed inputs that are computed again, at least."""
 _TOKENS = 1 << 16
 """Computed together where there is no cache to fit into."""
