@@ -69,18 +69,20 @@ def write_missing(
     provenance : what the store says about how it came about
     report : called with the number of bases done, those of an interrupted run first
     """
-    shard = output.shard
+    ours = slice(None) if output.shard is None else output.shard.select(plan.blocks)
     if output.is_done(plan.sequences, tracks, provenance=provenance):
-        planned = plan.blocks if shard is None else plan.blocks[shard.select(plan.blocks)]
-        report(int((planned[:, 1] - planned[:, 0]).sum()))
+        report(_bases(plan.blocks[ours]))
         return Path(output.path)
     with output.create(plan.sequences, tracks, provenance=provenance, blocks=plan.blocks) as writer:
         done = np.ones(len(plan.owned), dtype=bool)
-        done[slice(None) if shard is None else shard.select(plan.blocks)] = writer.done
-        before = writer.blocks[writer.done]
-        report(int((before[:, 1] - before[:, 0]).sum()))
+        done[ours] = writer.done
+        report(_bases(writer.blocks[writer.done]))
         if not done.all():
             for block in compute(done):
                 writer.write(block)
                 report(block.end - block.start)
         return writer.finish()
+
+
+def _bases(blocks: np.ndarray) -> int:
+    return int((blocks[:, 1] - blocks[:, 0]).sum())

@@ -246,6 +246,24 @@ def test_a_piece_of_a_gene_on_a_short_contig_is_in_frame(cut):
     assert b"*" not in gene.protein(encode(piece.bases), genetic_code(11))
 
 
+@pytest.mark.parametrize("strand", [1, -1])
+@pytest.mark.parametrize("end", ["first", "last"])
+def test_a_gene_cut_off_to_a_few_codons_is_called_but_no_whole_one_so_short(strand, end):
+    """A whole gene of 100 bases is unlikely; what is left of one at an edge may be of a long one."""
+    rng = np.random.default_rng(4)
+    gene = gene_bases(rng, 100)
+    piece = gene[-99:] if end == "first" else gene[:99]  # its stop, or its start, is there
+    around = spacer(rng) * 10
+    bases, start = (piece + around, 0) if end == "first" else (around + piece, len(around))
+    if strand < 0:
+        bases, start = complement(bases), len(bases) - start - 99
+    values = probabilities(len(bases), [(start, start + 99, strand)])
+    assert places(call_genes(bases, values)) == [(start, start + 99, strand)]
+    whole = around + gene_bases(rng, 33) + around
+    values = probabilities(len(whole), [(len(around), len(around) + 99, 1)])
+    assert not call_genes(whole, values)
+
+
 def test_signals_tell_the_start_that_a_motif_marks():
     """Of two starts that the probabilities do not tell apart, the one behind the motif that other genes have wins."""
     rng = np.random.default_rng(2)
