@@ -123,16 +123,17 @@ def _softmax(module: Softmax, n: int, d: int, h: int) -> _Numbers:
 
 
 def _local(module: Local, n: int, d: int, h: int) -> _Numbers:
-    r = module.radius
+    size = module.block(n)
     cut = [piece.stop - piece.start for piece in module.pieces(n, h * d, torch.device("cpu"))]
-    blocks = [-(-piece // r) for piece in cut]
+    blocks = [-(-piece // size) for piece in cut]
+    pairs = size * (size + 2 * module.radius)  # of a block, those out of reach among them
     edges = (blocks[0] + blocks[-1]) if len(blocks) > 1 else blocks[0]  # where hidden keys are a dimension more
     turned = n * d if module.rotary else 0
     # Of a piece: queries, keys and values, rotated or not, and with hidden keys beside them; outputs.
     working = 6 * (d + 1) + (d if module.rotary else 0)
     return _Numbers(
-        h * 12 * r**2 * (sum(blocks) * d + edges),
-        h * 3 * r**2 * sum(blocks) + 2 * turned,
+        h * 4 * pairs * (sum(blocks) * d + edges),
+        h * pairs * sum(blocks) + 2 * turned,
         h * _answers(n, d, cut[0], working),
         0,
         2 * n * d * h,

@@ -217,9 +217,9 @@ class Joint(Attention):
         lead = skipped - begin * size
         x = functional.pad(queries, (0, 0, lead, (until - begin) * size - lead - tokens))
         inner = slice(begin * size, (until + 2) * size)
-        y, v = (neighborhoods(tensor[:, :, inner], size) for tensor in (near.keys, near.values))
-        hidden = None if near.hidden is None else neighborhoods(near.hidden[:, :, inner, None], size)[..., 0]
-        exact = attend_with_log_sum(in_blocks(x, size), y, v, hidden, band=band(size, x))
+        y, v = (neighborhoods(tensor[:, :, inner], size, size) for tensor in (near.keys, near.values))
+        hidden = None if near.hidden is None else neighborhoods(near.hidden[:, :, inner, None], size, size)[..., 0]
+        exact = attend_with_log_sum(in_blocks(x, size), y, v, hidden, band=band(size, size, x))
         mean, log_sum = from_blocks(exact.mean, batch), from_blocks(exact.log_sum[..., None], batch)
         seen = None if near.hidden is None else near.hidden[:, 0] == 0
         groups = in_groups(x, near.keys, counted(near.values, seen), far, rows.expand(batch, -1, -1, -1))

@@ -44,8 +44,9 @@ class Local(Attention):
     def attend(self, queries: Tensor, summary: Segments, *, start: int = 0) -> Tensor:  # type: ignore[override]
         if queries.shape[2] == 0:
             return queries
+        size = self.block(queries.shape[2])
         cut = self.pieces(queries.shape[2], queries[:, :, :1].numel(), queries.device)
-        wanted = {piece.start: self._around(start, piece) for piece in cut}
+        wanted = {piece.start: self._around(start, piece, size) for piece in cut}
         near = Surroundings(summary, list(wanted.values()))
 
         def attend(piece: slice, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor]:
@@ -53,7 +54,7 @@ class Local(Attention):
             if self.rotary:
                 queries, keys = rotate(queries, start + piece.start), rotate(keys, near.start + near.held(around).start)
             keys, values = near.padded(keys, around), near.padded(values, around)
-            return (self._attend(queries * queries.shape[3] ** -0.5, keys, values, near.hidden(around)),)
+            return (self._attend(queries * queries.shape[3] ** -0.5, keys, values, near.hidden(around), size),)
 
         windows = [
             Window(piece, (piece, near.held(around), near.held(around)))
@@ -67,16 +68,19 @@ class Local(Attention):
         size = max(2, piece_size(2 * row, device) // self.radius) * self.radius
         return [slice(first, min(first + size, tokens)) for first in range(0, tokens, size)]
 
-    def _around(self, start: int, piece: slice) -> range:
-        """Return the positions of the keys that a piece of queries needs: whole blocks, and one to each side."""
-        size, first = self.radius, start + piece.start - self.radius
-        return range(first, first + (-(-(piece.stop - piece.start) // size) + 2) * size)
+    def block(self, tokens: int) -> int:
+        """Return how many queries share their keys: those within reach of the first to those of the last of them."""
+        return min(self.radius, tokens)
 
-    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> Tensor:
-        """Answer queries (B, H, T, D) from keys and values of the blocks around them; hidden (B, 1, keys) or None."""
+    def _around(self, start: int, piece: slice, size: int) -> range:
+        """Return the positions of the keys that a piece of queries needs: those within reach of whole blocks."""
+        first = start + piece.start - self.radius
+        return range(first, first + -(-(piece.stop - piece.start) // size) * size + 2 * self.radius)
+
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None, size: int) -> Tensor:
+        """Answer queries (B, H, T, D), ``size`` a block, from the keys and values around; hidden (B, 1, keys)."""
         batch, heads, tokens, dim = queries.shape
-        size = self.radius  # blocks of `size` queries see the three blocks of keys around them
-        queries = functional.pad(queries, (0, 0, 0, keys.shape[2] - 2 * size - tokens))
+        queries = functional.pad(queries, (0, 0, 0, keys.shape[2] - 2 * self.radius - tokens))
         if hidden is not None:
             # They ride as one more dimension, so that the mask of the kernel is the same band for every block.
             keys = torch.cat([keys, hidden[..., None].expand(-1, heads, -1, -1)], dim=-1)
@@ -84,9 +88,9 @@ class Local(Attention):
             values = functional.pad(values, (0, 1))
         out = functional.scaled_dot_product_attention(
             in_blocks(queries, size),
-            neighborhoods(keys, size),
-            neighborhoods(values, size),
-            attn_mask=band(size, queries),
+            neighborhoods(keys, size, self.radius),
+            neighborhoods(values, size, self.radius),
+            attn_mask=band(size, self.radius, queries),
             scale=1.0,
         )  # (B blocks, H, size, D or D + 1)
         return from_blocks(out, batch)[:, :, :tokens, :dim]
@@ -155,13 +159,16 @@ def from_blocks(tensor: Tensor, batch: int) -> Tensor:
     return tensor.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)
 
 
-def neighborhoods(tensor: Tensor, size: int) -> Tensor:
-    """Lay out each block with its two neighbors: (B, H, (n + 2) size, D) -> (B n, H, 3 size, D), a view if B is 1."""
-    return tensor.unfold(2, 3 * size, size).permute(0, 2, 1, 4, 3).flatten(0, 1)
+def neighborhoods(tensor: Tensor, size: int, radius: int) -> Tensor:
+    """Lay out each block with those within reach: (B, H, n size + 2 radius, D) -> (B n, H, size + 2 radius, D).
+
+    It is a view if B is 1.
+    """
+    return tensor.unfold(2, size + 2 * radius, size).permute(0, 2, 1, 4, 3).flatten(0, 1)
 
 
-def band(size: int, like: Tensor) -> Tensor:
-    """Return 0 where a key of three blocks is within reach of a query of the middle one, -inf elsewhere."""
-    offset = torch.arange(3 * size) - torch.arange(size)[:, None]
-    reach = (offset >= 0) & (offset <= 2 * size)
+def band(size: int, radius: int, like: Tensor) -> Tensor:
+    """Return 0 where a key around a block is within reach of a query of it, -inf elsewhere: (size, size + 2 radius)."""
+    offset = torch.arange(size + 2 * radius) - torch.arange(size)[:, None]
+    reach = (offset >= 0) & (offset <= 2 * radius)
     return torch.zeros(reach.shape, dtype=like.dtype).masked_fill(~reach, float("-inf")).to(like.device)

@@ -21,7 +21,7 @@ from genoformer.model.encoder import Block, Place, Resident, Span, tokens_of
 from genoformer.model.genoformer import Genoformer
 from genoformer.model.split import reach_of
 
-GRID = 16
+GRID = 8
 """Parts begin and end at multiples of so many tokens, or with the window."""
 
 
@@ -113,7 +113,8 @@ def crop_logits(model: Genoformer, parts: Sequence[Part], tokens: int) -> dict[s
     base_mask = None if bool(is_base.all()) else is_base
     token_mask = None if base_mask is None else tokens_of(base_mask, stride)
     whole = -(-lengths // stride)
-    return model.logits(Resident(bases, base_mask, token_mask, whole, _Crop(parts, tokens, side, token_mask)))
+    crop = _Crop(parts, Span(side, side + tokens), reach_of(model), token_mask)
+    return model.logits(Resident(bases, base_mask, token_mask, whole, crop))
 
 
 def _inputs(part: Part, width: int, edge: int, first: int) -> Tensor:
@@ -142,12 +143,19 @@ class _Recorder(Place):
 
 
 class _Crop(Place):
-    """Parts of windows between held neighbors, ``side`` tokens of them on both sides."""
+    """Parts of windows between held neighbors, as many before as behind.
 
-    def __init__(self, parts: Sequence[Part], tokens: int, side: int, mask: Tensor | None) -> None:
-        self.parts, self.mask = parts, mask
-        self._own = Span(side, side + tokens)
-        self._around = tokens + 2 * side
+    Parameters
+    ----------
+    parts : all of one size
+    own : their tokens, of those with neighbors
+    reach : neighbors that convolutions look at; attention looks at all
+    mask : bool (parts, T), None where all is real
+    """
+
+    def __init__(self, parts: Sequence[Part], own: Span, reach: int, mask: Tensor | None) -> None:
+        self.parts, self.reach, self.mask = parts, reach, mask
+        self._own = own
         self._layer = -1  # that is being computed
         edges = [row for row in range(1, len(parts)) if parts[row].held is not parts[row - 1].held]
         self._alike = [slice(*pair) for pair in pairwise([0, *edges, len(parts)])]  # parts of one window
@@ -157,7 +165,10 @@ class _Crop(Place):
 
     def around(self, x: Tensor) -> Tensor:
         self._layer += 1
-        return self._between([part.held.tokens[self._layer] for part in self.parts], x, dim=0)
+        around = x.new_empty(len(x), self._own.end + self._own.start, *x.shape[2:])  # what lies further is not read
+        near = slice(self._own.start - self.reach, self._own.end + self.reach)
+        around[:, near] = self._between([part.held.tokens[self._layer] for part in self.parts], x, self.reach, dim=0)
+        return around
 
     def merged(self, summary: Summary, attention: Attention) -> Summary:
         return self._merged(summary, [part.held.summaries[self._layer] for part in self.parts])
@@ -171,8 +182,9 @@ class _Crop(Place):
             return Totals(keys.add_(own.keys), values.add_(own.values), own.weights)
         assert isinstance(own, Segments)
         (segment,) = own.parts
-        keys = self._between([x.keys for x in held], segment.keys, dim=1)
-        values = self._between([x.values for x in held], segment.values, dim=1)
+        side = self._own.start
+        keys = self._between([x.keys for x in held], segment.keys, side, dim=1)
+        values = self._between([x.values for x in held], segment.values, side, dim=1)
         mask = None if self.mask is None else self.mask.to(keys.device)
         return Segments((Segment(0, keys, values, mask),))
 
@@ -186,12 +198,13 @@ class _Crop(Place):
             values -= held.pieces.values[first + piece]
         return keys, values
 
-    def _between(self, held: Sequence[Tensor], own: Tensor, *, dim: int) -> Tensor:
-        """Put what was computed of each part between what is held around it."""
+    def _between(self, held: Sequence[Tensor], own: Tensor, near: int, *, dim: int) -> Tensor:
+        """Put what was computed of each part between ``near`` tokens of what is held on both sides of it."""
+        first, tokens = self._own.start - near, self._own.end - self._own.start
         around = torch.stack(
-            [x.narrow(dim, part.start, self._around) for x, part in zip(held, self.parts, strict=True)]
+            [x.narrow(dim, part.start + first, tokens + 2 * near) for x, part in zip(held, self.parts, strict=True)]
         )
-        around.narrow(dim + 1, self._own.start, self._own.end - self._own.start).copy_(own)
+        around.narrow(dim + 1, near, tokens).copy_(own)
         return around
 
 

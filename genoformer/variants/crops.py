@@ -136,8 +136,8 @@ class Crops:
         for each in asked:
             sizes.setdefault(each.tokens, []).append(each)
         for tokens, alike in sizes.items():
-            # as large as two chunks: a part has little beside its tokens
-            together = max((2 * self.chunk_size if self.chunk_size else _TOKENS) // tokens, 1)
+            # of half a chunk: a part also has the neighbors that it looks at
+            together = max((self.chunk_size // 2 if self.chunk_size else _TOKENS) // tokens, 1)
             for first in range(0, len(alike), together):
                 yield alike[first : first + together]
 

@@ -178,7 +178,7 @@ def test_a_band_is_what_the_kernel_is_told(radius: int) -> None:
     q, (k, v) = draw(1, 2, radius, DIM, count=1)[0], draw(1, 2, 3 * radius, DIM, seed=2, count=2)
     bias = torch.zeros(1, 1, 3 * radius, dtype=q.dtype)
     bias[..., : radius // 2] = EMPTY
-    edge = band(radius, q)
+    edge = band(radius, radius, q)
     inputs = [x.requires_grad_() for x in (q, k, v)]
     for hidden in (None, bias):
         got = attend_with_log_sum(*inputs, hidden, band=edge)

@@ -40,3 +40,9 @@ def test_what_cannot_be(options, code, word, call, tiny, tmp_path):
     assert result.code == code
     assert word in result.complaints[0]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_help_offers_only_what_embeds(call):
+    result = call("embed", "--help")
+    assert "--layer" in result.out
+    assert "--circular" not in result.out

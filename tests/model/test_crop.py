@@ -52,7 +52,8 @@ def test_a_part_that_is_the_window_is_exact(model, place):
     changed[0, place : place + 5] = (changed[0, place : place + 5] + 1) % 4
     (held,), _ = hold(model, model.sequence(codes))
     expected = model(changed)[CODING_FRAME.name][0]
-    (found,) = crop_logits(model, [Part(held, 0, 0, model.sequence(changed).bases[0])], 4 * GRID)[CODING_FRAME.name]
+    whole = -(-152 // (STRIDE * GRID)) * GRID
+    (found,) = crop_logits(model, [Part(held, 0, 0, model.sequence(changed).bases[0])], whole)[CODING_FRAME.name]
     assert torch.allclose(found[: len(expected)], expected, atol=CLOSE)
     assert not torch.allclose(expected, model(codes)[CODING_FRAME.name][0], atol=0.01)
 
@@ -68,9 +69,11 @@ def test_what_is_within_reach_is_exact(name, place):
     changed[0, place] = (changed[0, place] + 1) % 4
     (held,), _ = hold(model, model.sequence(codes))
     expected = model(changed)[CODING_FRAME.name][0]
-    start = min(max(place // STRIDE - GRID, 0) // GRID * GRID, 4 * GRID)
-    (found,) = crop_logits(model, [Part(held, start, 0, model.sequence(changed).bases[0])], 3 * GRID)[CODING_FRAME.name]
-    part = expected[start * STRIDE : (start + 3 * GRID) * STRIDE]
+    reach = 2 * GRID
+    tokens, whole = 2 * reach + GRID, -(-301 // (STRIDE * GRID)) * GRID
+    start = min(max(place // STRIDE - reach, 0) // GRID * GRID, whole - tokens)
+    (found,) = crop_logits(model, [Part(held, start, 0, model.sequence(changed).bases[0])], tokens)[CODING_FRAME.name]
+    part = expected[start * STRIDE : (start + tokens) * STRIDE]
     assert torch.allclose(found[: len(part)], part, atol=CLOSE)
     assert not torch.allclose(part, model(codes)[CODING_FRAME.name][0, start * STRIDE :][: len(part)], atol=0.01)
 
