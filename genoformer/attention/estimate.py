@@ -123,7 +123,7 @@ def _softmax(module: Softmax, n: int, d: int, h: int) -> _Numbers:
 
 
 def _local(module: Local, n: int, d: int, h: int) -> _Numbers:
-    size = module.block(n)
+    size = min(module.block, n)
     cut = [piece.stop - piece.start for piece in module.pieces(n, h * d, torch.device("cpu"))]
     blocks = [-(-piece // size) for piece in cut]
     pairs = size * (size + 2 * module.radius)  # of a block, those out of reach among them

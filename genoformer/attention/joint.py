@@ -218,7 +218,10 @@ class Joint(Attention):
         x = functional.pad(queries, (0, 0, lead, (until - begin) * size - lead - tokens))
         inner = slice(begin * size, (until + 2) * size)
         y, v = (neighborhoods(tensor[:, :, inner], size, size) for tensor in (near.keys, near.values))
-        hidden = None if near.hidden is None else neighborhoods(near.hidden[:, :, inner, None], size, size)[..., 0]
+        hidden = None
+        if near.hidden is not None:
+            hidden = near.hidden[:, :, inner, None].expand(-1, heads if batch > 1 else 1, -1, -1)
+            hidden = neighborhoods(hidden, size, size)[..., 0]
         exact = attend_with_log_sum(in_blocks(x, size), y, v, hidden, band=band(size, size, x))
         mean, log_sum = from_blocks(exact.mean, batch), from_blocks(exact.log_sum[..., None], batch)
         seen = None if near.hidden is None else near.hidden[:, 0] == 0

@@ -12,6 +12,9 @@ from genoformer.attention.attention import EMPTY, Attention, Segment, Segments, 
 from genoformer.attention.recompute import Window, over_windows, piece_size
 from genoformer.attention.softmax import rotate
 
+_BLOCK, _BLOCK_IN_TRAINING = 32, 64
+"""The fewer queries share their keys, the fewer of these are out of reach of some, and the more gradients add up."""
+
 
 class Local(Attention):
     """Softmax attention of each token to those at most ``radius`` tokens away: O(T radius) time.
@@ -44,7 +47,7 @@ class Local(Attention):
     def attend(self, queries: Tensor, summary: Segments, *, start: int = 0) -> Tensor:  # type: ignore[override]
         if queries.shape[2] == 0:
             return queries
-        size = self.block(queries.shape[2])
+        size = min(self.block, queries.shape[2])
         cut = self.pieces(queries.shape[2], queries[:, :, :1].numel(), queries.device)
         wanted = {piece.start: self._around(start, piece, size) for piece in cut}
         near = Surroundings(summary, list(wanted.values()))
@@ -68,9 +71,10 @@ class Local(Attention):
         size = max(2, piece_size(2 * row, device) // self.radius) * self.radius
         return [slice(first, min(first + size, tokens)) for first in range(0, tokens, size)]
 
-    def block(self, tokens: int) -> int:
-        """Return how many queries share their keys: those within reach of the first to those of the last of them."""
-        return min(self.radius, tokens)
+    @property
+    def block(self) -> int:
+        """Queries that share their keys, at most: those within reach of any of them."""
+        return min(self.radius, _BLOCK_IN_TRAINING if torch.is_grad_enabled() else _BLOCK)
 
     def _around(self, start: int, piece: slice, size: int) -> range:
         """Return the positions of the keys that a piece of queries needs: those within reach of whole blocks."""
@@ -92,7 +96,7 @@ class Local(Attention):
             neighborhoods(values, size, self.radius),
             attn_mask=band(size, self.radius, queries),
             scale=1.0,
-        )  # (B blocks, H, size, D or D + 1)
+        )  # (B H, blocks, size, D or D + 1)
         return from_blocks(out, batch)[:, :, :tokens, :dim]
 
 
@@ -150,21 +154,21 @@ class Surroundings:
 
 
 def in_blocks(tensor: Tensor, size: int) -> Tensor:
-    """Cut tokens into blocks: (B, H, n size, D) -> (B n, H, size, D)."""
-    return tensor.unflatten(2, (-1, size)).transpose(1, 2).flatten(0, 1)
+    """Cut tokens into blocks: (B, H, n size, D) -> (B H, n, size, D)."""
+    return tensor.unflatten(2, (-1, size)).flatten(0, 1)
 
 
 def from_blocks(tensor: Tensor, batch: int) -> Tensor:
-    """Undo `in_blocks`: (B n, H, size, D) -> (B, H, n size, D)."""
-    return tensor.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)
+    """Undo `in_blocks`: (B H, n, size, D) -> (B, H, n size, D)."""
+    return tensor.unflatten(0, (batch, -1)).flatten(2, 3)
 
 
 def neighborhoods(tensor: Tensor, size: int, radius: int) -> Tensor:
-    """Lay out each block with those within reach: (B, H, n size + 2 radius, D) -> (B n, H, size + 2 radius, D).
+    """Lay out each block with those within reach: (B, H, n size + 2 radius, D) -> (B H, n, size + 2 radius, D).
 
-    It is a view if B is 1.
+    It is a view if B is 1, or the tensor contiguous.
     """
-    return tensor.unfold(2, size + 2 * radius, size).permute(0, 2, 1, 4, 3).flatten(0, 1)
+    return tensor.unfold(2, size + 2 * radius, size).transpose(-1, -2).flatten(0, 1)
 
 
 def band(size: int, radius: int, like: Tensor) -> Tensor:
