@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from genoformer.prediction_file import predict_file
     from genoformer.regions import Region
     from genoformer.store import open_store
-    from genoformer.variants.score import Scoring, score_variants
+    from genoformer.variants.score import score_variants
+    from genoformer.variants.scoring import Scoring
     from genoformer.workers import Workers
 
 __version__ = "0.1.0"
@@ -64,7 +65,7 @@ __all__ = [
 _HOMES = {
     "GenoformerError": "genoformer.errors",
     "Region": "genoformer.regions",
-    "Scoring": "genoformer.variants.score",
+    "Scoring": "genoformer.variants.scoring",
     "Settings": "genoformer.predict",
     "Variant": "genoformer.formats.vcf",
     "WindowDataset": "genoformer.dataset",

@@ -61,8 +61,13 @@ def _work(inbox: queue.SimpleQueue[Message], outbox: _Outbox) -> NoReturn:
 
 
 def _begin(setup: Message) -> Compute:
-    module, _, name = str(setup.head["task"]).partition(":")
-    return getattr(importlib.import_module(module), name)(setup)
+    return named(setup.head["task"])(setup)
+
+
+def named(name: str) -> Callable[..., Compute]:
+    """Return the function of a name, ``module:function``."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def _read(pipe: FileIO, inbox: queue.SimpleQueue[Message]) -> None:

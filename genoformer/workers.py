@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
+from typing import TypeVar
 
 import numpy as np
 import safetensors.torch
@@ -26,13 +27,15 @@ from genoformer.plain import from_dict, to_dict
 from genoformer.plan import Plan
 from genoformer.predict import Settings, compute, new_fitting, place_of
 from genoformer.processes import Processes
-from genoformer.serving import Compute
+from genoformer.serving import Compute, named
+
+K = TypeVar("K")
 
 Values = dict[str, np.ndarray]
 
 
 class Workers:
-    """Processes that predict for `genoformer.predict` and its kin; a context manager, or use `close`.
+    """Processes that compute for `predict`, `score_variants` and their kin; a context manager, or use `close`.
 
     Values are the same bytes as those of one process with as many threads as each of these. What is set in torch
     beyond threads is not passed on.
@@ -124,6 +127,14 @@ class Workers:
         for batch, result in self._processes.map(_jobs(batches, plan, settings)):
             yield batch, None if result is None else result.arrays
 
+    def map(self, jobs: Iterable[tuple[K, Message | None]]) -> Iterator[tuple[K, Message | None]]:
+        """Have other jobs computed with the model, see `genoformer.processes.Processes.map`.
+
+        The head of each names its "service": ``module:function`` of what is called with the model and returns what
+        computes.
+        """
+        return self._processes.map(jobs)
+
 
 def _jobs(batches: Iterable[list[Item]], plan: Plan, settings: Settings) -> Iterator[tuple[list[Item], Message | None]]:
     """Yield each batch and what is to compute of it."""
@@ -136,7 +147,7 @@ def _jobs(batches: Iterable[list[Item]], plan: Plan, settings: Settings) -> Iter
 
 
 def begin(setup: Message) -> Compute:
-    """Make the model in a process that serves, and return what predicts with it; see `genoformer.serving`."""
+    """Make the model in a process that serves, and return what computes with it; see `genoformer.serving`."""
     head = setup.head
     keep_freed_memory()
     torch.set_num_threads(head["threads"])
@@ -147,6 +158,19 @@ def begin(setup: Message) -> Compute:
     if device.index is not None:
         torch.cuda.set_device(device)
     model = model.eval().to(device)
+    services: dict[str, Compute] = {"": _predicting(model)}
+
+    def answer(job: Message) -> Message:
+        name = job.head.get("service", "")
+        if name not in services:
+            services[name] = named(name)(model)
+        return services[name](job)
+
+    return answer
+
+
+def _predicting(model: Genoformer) -> Compute:
+    """Return what answers with the values of a batch."""
     fittings: dict[Settings, Fitting] = {}
 
     def answer(job: Message) -> Message:
@@ -155,7 +179,7 @@ def begin(setup: Message) -> Compute:
         arrays = dict(job.arrays)
         rows = arrays.pop("rows")
         if arrays:
-            settings = replace(settings, context=Context.of_arrays(arrays, device))
+            settings = replace(settings, context=Context.of_arrays(arrays, model.device))
         return Message(arrays=compute(rows, model, settings, fitting, where=job.head["where"]))
 
     return answer

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from genoformer.cli.export import check_output
-from genoformer.cli.options import DeviceOptions, command_line, device_options, model_option
+from genoformer.cli.options import ProcessOptions, command_line, model_option, process_options
 from genoformer.cli.progress import duration, progress, say, size
 from genoformer.cli.scoring import ScoringOptions, scoring_options
-from genoformer.errors import InputError
+from genoformer.errors import ConfigError, InputError
 
 
 @click.command("explain")
@@ -26,7 +26,7 @@ from genoformer.errors import InputError
               help="Draw it too: .png, .svg or .pdf. Needs matplotlib.")  # fmt: skip
 @model_option
 @scoring_options
-@device_options
+@process_options
 @click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
 def command(
     genome: str,
@@ -36,7 +36,7 @@ def command(
     plot: Path | None,
     model: str,
     scoring: ScoringOptions,
-    hardware: DeviceOptions,
+    hardware: ProcessOptions,
     overwrite: bool,
 ) -> None:
     """Tell what each base of a region of GENOME does to the predictions around it.
@@ -52,6 +52,8 @@ def command(
       genoformer explain genome.fa.gz -r chr1:1001-1100 -o effects.h5 --plot effects.png
     """
     check_output(str(output), overwrite=overwrite, inputs=[Path(genome)])
+    if by == "gradient" and hardware.count > 1:
+        raise ConfigError("--by gradient is computed at once, by one process; leave out --processes, name one --device")
     if plot is not None:
         from genoformer.plotting.files import check_plot
 
@@ -72,8 +74,8 @@ def command(
     target = Output(output, command_line(), overwrite=overwrite)
     began = time.monotonic()
     if by == "saturation":
-        with progress(regions[0].length, what="explain") as report:
-            saturate_to_store(regions[0], sequences, loaded, target, scoring=chosen, report=report)
+        with hardware.workers(loaded) as workers, progress(regions[0].length, what="explain") as report:
+            saturate_to_store(regions[0], sequences, loaded, target, scoring=chosen, workers=workers, report=report)
     else:
         if loaded.held_fixed:
             say(

@@ -220,6 +220,13 @@ class ProcessOptions(DeviceOptions):
 
     processes: int | None
 
+    @property
+    def count(self) -> int:
+        """Count the processes that compute."""
+        from genoformer.model.device import choose_devices
+
+        return len(choose_devices(self.device, processes=self.processes))
+
     def use(self) -> torch.device:
         """Choose the device of this process, and set up threads and memory: the CPU where others do the work."""
         import torch
@@ -232,11 +239,10 @@ class ProcessOptions(DeviceOptions):
 
     @contextmanager
     def workers(self, model: Genoformer) -> Iterator[Workers | None]:
-        """Start the processes that predict, and end them; None where this one does."""
-        from genoformer.model.device import choose_devices
+        """Start the processes that compute, and end them; None where this one does."""
         from genoformer.workers import Workers
 
-        if len(choose_devices(self.device, processes=self.processes)) == 1:
+        if self.count == 1:
             yield None
             return
         with Workers(model, device=self.device, processes=self.processes, threads=self.threads) as workers:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genoformer.cli.options import DeviceOptions, bundle
+from genoformer.cli.options import ProcessOptions, bundle
 from genoformer.cli.progress import say
 
 if TYPE_CHECKING:
     from genoformer.formats.sequences import Sequences
     from genoformer.model.genoformer import Genoformer
-    from genoformer.variants.score import Scoring
+    from genoformer.variants.scoring import Scoring
 
 _WINDOW, _CELLS = 3000, 8  # genoformer.variants.windows, whose import would load torch
 
@@ -30,13 +30,13 @@ class ScoringOptions:
     genetic_code: str
     method: str
 
-    def prepare(self, model: str, hardware: DeviceOptions, sequences: Sequences) -> tuple[Genoformer, Scoring]:
+    def prepare(self, model: str, hardware: ProcessOptions, sequences: Sequences) -> tuple[Genoformer, Scoring]:
         """Load the model and choose the genetic code."""
         from genoformer.genetic_code import choose_genetic_code
         from genoformer.model.checkpoint import load_model
         from genoformer.plan import make_plan
         from genoformer.predict import Settings
-        from genoformer.variants.score import Scoring
+        from genoformer.variants.scoring import Scoring
         from genoformer.variants.windows import cell_size
 
         cell_size(self.window, self.share)
@@ -47,7 +47,8 @@ class ScoringOptions:
             table, why = int(self.genetic_code), "as asked"
         elif "coding-frame" in loaded.heads:
             table, why = choose_genetic_code("auto", make_plan(sequences), sequences, loaded)
-        say(f"model {loaded.checkpoint.name} on {device}, genetic code {table} ({why})")
+        where = device if hardware.count == 1 else f"{hardware.count} processes"
+        say(f"model {loaded.checkpoint.name} on {where}, genetic code {table} ({why})")
         settings = Settings(
             chunk_size=self.chunk_size,
             batch_size=self.batch_size or 1,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genoformer.cli.export import check_output
-from genoformer.cli.options import DeviceOptions, command_line, device_options, model_option
+from genoformer.cli.options import ProcessOptions, command_line, model_option, process_options
 from genoformer.cli.progress import Report, counted, duration, progress, quiet_pipe, say
 from genoformer.cli.scoring import ScoringOptions, scoring_options
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 @model_option
 @scoring_options
-@device_options
+@process_options
 @click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
 def command(
     variants: str,
@@ -46,7 +46,7 @@ def command(
     output: str,
     model: str,
     scoring: ScoringOptions,
-    hardware: DeviceOptions,
+    hardware: ProcessOptions,
     overwrite: bool,
 ) -> None:
     """Predict what each allele of a VCF or BCF changes: the sequence around it with the reference, and with it.
@@ -82,7 +82,10 @@ def command(
                 bar.append(stack.enter_context(progress(total, what="variants", unit="variants")))
             bar[0](1)
 
-        summary = annotate_vcf(variants, fasta, loaded, output, scoring=chosen, command=command_line(), report=report)
+        workers = stack.enter_context(hardware.workers(loaded))
+        summary = annotate_vcf(
+            variants, fasta, loaded, output, scoring=chosen, workers=workers, command=command_line(), report=report
+        )
         _tell(summary, output, time.monotonic() - began)
 
 

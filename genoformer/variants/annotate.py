@@ -26,7 +26,9 @@ from genoformer.formats.vcf_write import writing_variants
 from genoformer.model.genoformer import Genoformer
 from genoformer.tracks import Track
 from genoformer.variants.effects import Effect, groups_of, label_of
-from genoformer.variants.score import Score, Scoring, score_variants
+from genoformer.variants.score import Score, score_variants
+from genoformer.variants.scoring import Scoring
+from genoformer.workers import Workers
 
 
 @dataclass
@@ -52,13 +54,14 @@ class Summary:
     notes: tuple[str, ...] = ()
 
 
-def annotate_vcf(
+def annotate_vcf(  # noqa: PLR0913 - what, with what, where to
     variants: str | os.PathLike[str],
     fasta: str | os.PathLike[str],
     model: Genoformer,
     output: str,
     *,
     scoring: Scoring | None = None,
+    workers: Workers | None = None,
     command: str = "",
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Summary:
@@ -71,6 +74,7 @@ def annotate_vcf(
     variants : VCF, plain, gzip or bgzip, or BCF; ``-`` is standard input
     fasta : the reference
     output : .vcf.gz (bgzip, with an index), .bcf (with an index), .vcf, or ``-``
+    scoring, workers : see `score_variants`
     report : called with the records done and their number
 
     Raises
@@ -87,7 +91,7 @@ def annotate_vcf(
         summary = Summary(found.records, found.alleles, changed=found.changed, notes=found.notes)
         with found.open() as file, writing_variants(output, lengths=sequences.lengths()) as write:
             write(_with_origin(str(file.header), model, scoring, command=command))
-            scores = score_variants(_candidates(found), sequences, model, scoring=scoring)
+            scores = score_variants(_candidates(found), sequences, model, scoring=scoring, workers=workers)
             for record in file:
                 summary.written += 1
                 reason, values = str(record.info.get(SKIPPED, "")), {}

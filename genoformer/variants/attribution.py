@@ -26,7 +26,7 @@ from genoformer.tokens import T, encode, reverse_complement
 from genoformer.tracks import Track
 from genoformer.variants.effects import groups_of
 from genoformer.variants.saturation import LETTERS, all_groups, effect_tracks, provenance, reference_table
-from genoformer.variants.score import Scoring
+from genoformer.variants.scoring import Scoring
 
 
 class Attribution(NamedTuple):

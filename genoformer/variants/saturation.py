@@ -18,7 +18,9 @@ from genoformer.store import Output, SequenceTable
 from genoformer.tokens import A, T, encode
 from genoformer.tracks import Track
 from genoformer.variants.effects import Group, groups_of, label_of
-from genoformer.variants.score import Score, Scoring, score_variants
+from genoformer.variants.score import Score, score_variants
+from genoformer.variants.scoring import Scoring
+from genoformer.workers import Workers
 
 LETTERS = "ACGT"
 _PIECE = 256
@@ -32,6 +34,7 @@ def saturate_to_store(
     output: str | Path | Output,
     *,
     scoring: Scoring | None = None,
+    workers: Workers | None = None,
     report: Callable[[int], None] = lambda _: None,
 ) -> Path:
     """Score all substitutions of a region, as `score_variants` does, into a store.
@@ -42,6 +45,7 @@ def saturate_to_store(
 
     Parameters
     ----------
+    scoring, workers : see `score_variants`
     report : called with the number of bases done
 
     Raises
@@ -65,7 +69,7 @@ def saturate_to_store(
     )
     with writer:
         writer.add_table("reference", ("position", "code"), reference_table(region, codes))
-        scores = score_variants(_substitutions(region, codes), sequences, model, scoring=scoring)
+        scores = score_variants(_substitutions(region, codes), sequences, model, scoring=scoring, workers=workers)
         for start in starts:
             piece = codes[start : start + _PIECE]
             writer.write(Block(region.sequence, region.start + start, _values(piece, scores, model.tracks)))

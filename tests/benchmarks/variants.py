@@ -2,9 +2,9 @@
 
 Made-up substitutions, seeded, on the longest sequence of a FASTA file: scattered over all of it, and all three at each
 base of a stretch, as `genoformer explain` scores. Each is scored exactly, every window predicted whole with the
-alternate allele, and by the bases around what changes. Told are variants a second, reading and the model's loading not
-included, and how far the largest of each one's gains, losses and shifts is from what exact windows of `--context` bases
-say, with the variant in their middle: both ways see less than that.
+alternate allele, and by the bases around what changes, by one process and by several. Told are variants a second,
+reading and the model's loading not included, and how far the largest of each one's gains, losses and shifts is from
+what exact windows of `--context` bases say, with the variant in their middle: both ways see less than that.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,10 @@ from genoformer.model.genoformer import Genoformer
 from genoformer.predict import Settings
 from genoformer.tokens import encode
 from genoformer.variants import crops
-from genoformer.variants.score import Score, Scoring, score_variants
+from genoformer.variants.score import Score, score_variants
+from genoformer.variants.scoring import Scoring
 from genoformer.variants.windows import DEFAULT_WINDOW
+from genoformer.workers import Workers
 
 LETTERS = "ACGT"
 LAMBDA = Path(__file__).resolve().parents[2] / "data" / "lambda.fa.gz"
@@ -67,11 +70,15 @@ def numbers(scores: Sequence[Score]) -> np.ndarray:
 
 
 def scored(
-    variants: Sequence[Variant], sequences: Sequences, model: Genoformer, scoring: Scoring
+    variants: Sequence[Variant],
+    sequences: Sequences,
+    model: Genoformer,
+    scoring: Scoring,
+    workers: Workers | None = None,
 ) -> tuple[np.ndarray, float]:
     """Return what the variants change, and how many were scored in a second."""
     began = time.perf_counter()
-    found = list(score_variants(variants, sequences, model, scoring=scoring))
+    found = list(score_variants(variants, sequences, model, scoring=scoring, workers=workers))
     return numbers(found), len(found) / (time.perf_counter() - began)
 
 
@@ -87,6 +94,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--margin", type=int, nargs="+", default=(crops.MARGIN,), help="tokens around what changes")
     parser.add_argument("--no-strand-average", action="store_true")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--processes", type=int, default=2, help="compared with one that has as many threads; 1: not")
     parser.add_argument("--threads", type=int, default=0, help="0: as torch decides")
     return parser.parse_args()
 
@@ -103,17 +111,19 @@ def main() -> None:
     kinds = {"scattered": scattered(record, options.count), "dense": dense(record, options.count)}
     compared = scattered(record, options.compare) if options.compare else []
     widest = Scoring(min(options.context, len(record.bases)), 1, settings)
-    truth = scored(compared, sequences, model, widest)[0] if compared else None
+    computing: dict[str, Workers | None] = {"one process": None}
+    if options.processes > 1:
+        computing[f"{options.processes} processes"] = Workers(model, processes=options.processes)
+    truth = scored(compared, sequences, model, widest, [*computing.values()][-1])[0] if compared else None
     ways = [("exact", 0), *(("crop", margin) for margin in options.margin)]
     for method, margin in ways:
         crops.MARGIN = margin or crops.MARGIN
         scoring = Scoring(options.window, options.share, settings, method)
         print(method, f"with {margin} tokens to each side" if margin else "", flush=True)
-        for kind, variants in kinds.items():
-            scored(variants[:60], sequences, model, scoring)
-            print(
-                f"  {len(variants)} {kind}: {scored(variants, sequences, model, scoring)[1]:.1f} a second", flush=True
-            )
+        for (kind, variants), (name, workers) in product(kinds.items(), computing.items()):
+            scored(variants[:300], sequences, model, scoring, workers)
+            pace = scored(variants, sequences, model, scoring, workers)[1]
+            print(f"  {len(variants)} {kind}, {name}: {pace:.1f} a second", flush=True)
         if truth is not None:
             off = np.abs(scored(compared, sequences, model, scoring)[0] - truth).max(axis=1)
             shares = ", ".join(f"{np.quantile(off, q):.4f} ({q:.0%})" for q in (0.5, 0.9, 0.95, 0.99))

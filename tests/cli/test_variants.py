@@ -54,6 +54,20 @@ def test_every_allele_is_in_the_output(made, call, tiny):
         assert re.search("##genoformerModel=tiny,sha256=[0-9a-f]{64}", str(file.header))
 
 
+def test_several_processes_write_what_one_does(made, call, tiny):
+    options = ["-f", made / "r.fa", "--model", tiny, "--window", 60, "-t", 2]
+    assert call("variants", made / "x.vcf", "-o", made / "one.vcf", *options).code == 0
+    result = call("variants", made / "x.vcf", "-o", made / "two.vcf", *options, "--processes", 2)
+    assert result.code == 0, result.err
+    assert "model tiny on 2 processes, genetic code" in result.err
+    lines = [(made / f"{name}.vcf").read_text().splitlines() for name in ("one", "two")]
+    one, two = ([line for line in each if not line.startswith("##genoformerCommand")] for each in lines)
+    number = re.compile(r"(?<==)[\d.e-]+")
+    assert [number.sub("", line) for line in one] == [number.sub("", line) for line in two]
+    values = [[float(value) for line in lines[-8:] for value in number.findall(line)] for lines in (one, two)]
+    assert values[0] == pytest.approx(values[1], abs=1e-4)
+
+
 def test_again_on_its_own_output(made, call, tiny):
     options = ["-f", made / "r.fa", "--model", tiny, "--window", 60]
     assert call("variants", made / "x.vcf", "-o", made / "one.vcf", *options).code == 0

@@ -19,10 +19,12 @@ from genoformer.model.crop import GRID
 from genoformer.predict import Settings
 from genoformer.regions import Region
 from genoformer.tokens import decode, encode, reverse_complement
-from genoformer.variants import crops, score
+from genoformer.variants import crops, placing
 from genoformer.variants.crops import Crops
 from genoformer.variants.effects import Effect
-from genoformer.variants.score import METHODS, Scoring, score_variants
+from genoformer.variants.score import score_variants
+from genoformer.variants.scorer import Scorer
+from genoformer.variants.scoring import METHODS, Scoring
 
 CLOSE = 2e-5  # float32, sums in another order
 LENGTH = 700
@@ -83,10 +85,8 @@ def test_only_parts_are_computed(monkeypatch):
     """And whole windows where half of one changes, or where an allele is longer than the other."""
     model = tiny_model(attention=("local", "performer"))
     computed: list[int] = []
-    original = score._Scorer._predict
-    monkeypatch.setattr(
-        score._Scorer, "_predict", lambda self, rows: computed.append(len(rows)) or original(self, rows)
-    )
+    original = Scorer._predict
+    monkeypatch.setattr(Scorer, "_predict", lambda self, rows: computed.append(len(rows)) or original(self, rows))
     one = Variant("s", 300, BASES[300:301].decode(), "A" if BASES[300:301] != b"A" else "C")
     wide = Variant("s", 250, BASES[250:450].decode(), decode((encode(BASES[250:450]) + 1) % 4).decode())
     longer = Variant("s", 300, BASES[300:301].decode(), BASES[300:301].decode() + "ACG")
@@ -107,8 +107,8 @@ def test_a_score_does_not_depend_on_the_others(monkeypatch):
     variants = substitutions(BASES, np.random.default_rng(0).integers(0, LENGTH - 3, 25))
     memory, scoring = Memory(("s", BASES)), Scoring(400, 20, method="crop")
     together = list(score_variants(variants, memory, model, scoring=scoring))
-    monkeypatch.setattr(score, "_CROPS", 3)
-    monkeypatch.setattr(score, "_HELD_BASES", 800)
+    monkeypatch.setattr(placing, "_CROPS", 3)
+    monkeypatch.setattr(placing, "_HELD_BASES", 800)
     backward = list(score_variants(variants[::-1], memory, model, scoring=scoring))[::-1]
     for one, two in zip(together, backward, strict=True):
         assert one.variant == two.variant

@@ -17,7 +17,8 @@ from genoformer.model.checkpoint import bundled_models, load_model
 from genoformer.model.genoformer import Genoformer
 from genoformer.tokens import decode, encode, reverse_complement
 from genoformer.variants.annotate import annotate_vcf
-from genoformer.variants.score import METHODS, Scoring, score_variants
+from genoformer.variants.score import score_variants
+from genoformer.variants.scoring import METHODS, Scoring
 
 ROOT = Path(__file__).resolve().parents[2]
 LAMBDA = ROOT / "data" / "lambda.fa.gz"

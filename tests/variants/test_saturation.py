@@ -18,7 +18,8 @@ from genoformer.tokens import decode, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME
 from genoformer.variants.attribution import attribute, attribute_to_store
 from genoformer.variants.saturation import effect_tracks, saturate_to_store
-from genoformer.variants.score import Scoring, score_variants
+from genoformer.variants.score import score_variants
+from genoformer.variants.scoring import Scoring
 
 BASES = random_bases(60, 1) + b"NR" + random_bases(60, 2)
 MEMORY = Memory(("a/b", BASES), ("other", b"ACGT"))

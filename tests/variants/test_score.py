@@ -20,7 +20,8 @@ from genoformer.predict import Settings
 from genoformer.tokens import decode, encode, reverse_complement
 from genoformer.tracks import CODING_FRAME, Track
 from genoformer.variants.effects import align, groups_of, trimmed
-from genoformer.variants.score import Scoring, score_variants
+from genoformer.variants.score import score_variants
+from genoformer.variants.scoring import Scoring
 from genoformer.variants.windows import cell_size, window_of
 
 NAME = CODING_FRAME.name
