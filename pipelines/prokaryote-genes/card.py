@@ -26,13 +26,13 @@ from genoformer.model.checkpoint import Checkpoint, read_checkpoint
 from genoformer.plain import to_dict
 
 TEMPLATE = HERE / "card_template.md"
-_NOTES = {"training": str, "fails": list, "near": str}
+_NOTES = {"training": str, "fails": list, "near": str, "ablation": str}
 
 Measured = dict[str, Any]
 
 
 def read_notes(path: Path | None) -> dict[str, Any]:
-    """Read what only people know: training (text: hours, hardware), fails (list), near (text).
+    """Read what only people know: training (text: hours, hardware), fails (list), near and ablation (texts).
 
     Raises
     ------
@@ -96,7 +96,9 @@ def fill(
         "how": "\n".join(unique(line for one in measured for line in how(one))),
         "results": "\n\n".join(results(one) for one in measured) or "Nothing was measured yet.",
         "fails": fails(measured, notes.get("fails", [])),
-        "ablation": _shown(ablation),
+        "ablation": "\n\n".join(
+            [*([notes["ablation"].strip()] if ablation and "ablation" in notes else []), _shown(ablation)]
+        ),
         "tried": _shown(tried),
         "near": " ".join([near(training, accessions), *([notes["near"]] if "near" in notes else [])]),
         "data": data(training, accessions),
@@ -263,7 +265,7 @@ def _shown(path: Path | None) -> str:
 @click.option("--measured", type=click.Path(dir_okay=False, path_type=Path), multiple=True, metavar="JSON",
               help="Of measure.py; repeatable.  [default: work/{validation,test}.json, if there]")  # fmt: skip
 @click.option("--notes", type=click.Path(dir_okay=False, path_type=Path), metavar="TOML",
-              help="Texts: training, near, and fails, a list.  [default: notes.toml beside this script]")  # fmt: skip
+              help="Texts: training, near, ablation; fails, a list.  [default: notes.toml beside it]")  # fmt: skip
 @click.option("--accessions", type=click.Path(dir_okay=False, path_type=Path), default=ACCESSIONS, metavar="TSV",
               help="Table of the genomes.  [default: accessions.tsv beside this script]")  # fmt: skip
 @click.option("--ablation", type=click.Path(dir_okay=False, path_type=Path), metavar="TSV", help="Shown as it is.")

@@ -168,7 +168,8 @@ def test_means_and_cells() -> None:
 def test_the_card(measured: dict[str, Any], model: Path, tmp_path: Path) -> None:
     checkpoint = read_checkpoint(model)
     (tmp_path / "ablation.tsv").write_text("attention\tF1\nnone\t0.91\nperformer\t0.92\n")
-    notes = {"training": "Two hours on an abacus.", "fails": ["Small genes."], "near": "All close relatives."}
+    notes = {"training": "Two hours on an abacus.", "fails": ["Small genes."], "near": "All close relatives.",
+             "ablation": "Little time."}  # fmt: skip
     text = card.fill(checkpoint, [measured], notes, ablation=tmp_path / "ablation.tsv")
     for words in (
         "# Model card: tiny", "Two hours on an abacus.", "- Small genes.", "| performer | 0.92 |", checkpoint.sha256,
@@ -177,7 +178,7 @@ def test_the_card(measured: dict[str, Any], model: Path, tmp_path: Path) -> None
         "| Haemophilus influenzae Rd KW20 | train | silver | NC_000907 | 1,830,138 |", "`--no-strand-average`",
         "MG1655 | test | gold | NC_000913.3 |", "| Organism two | Prodigal | 1.0000 |",
         "By bases it passes Prodigal on none.", "No validation or test genome is of the genus", "## Validation genomes",
-        "Reads have 400 bases", "Prodigal learned from", "All close relatives.",
+        "Reads have 400 bases", "Prodigal learned from", "All close relatives.", "Little time.\n\n| attention | F1 |",
     ):  # fmt: skip
         assert words in text, words
     assert "class_weights" not in text
