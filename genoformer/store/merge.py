@@ -226,7 +226,7 @@ class _Reader:
 
     def __init__(self, store: TrackStore, part: Part, sequences: SequenceTable) -> None:
         self._store, self._part, self._sequences = store, part, sequences
-        self._crcs = {track: _there(store.checksums(track, chunks=True), part) for track in store.tracks}
+        self.crcs = {track: _there(store.checksums(track, chunks=True), part) for track in store.tracks}
 
     def sequence_crcs(self, track: str) -> np.ndarray:
         return _there(self._store.checksums(track), self._part)
@@ -234,7 +234,7 @@ class _Reader:
     def chunk(self, track: str, row: int, channel: int) -> tuple[int, bytes] | None:
         """Return a chunk as stored, with HDF5's filter mask; None where there is none."""
         found = self._store.stored_chunk(track, row, channel)
-        expected = int(self._crcs[track][row, channel])
+        expected = int(self.crcs[track][row, channel])
         if (0 if found is None else zlib.crc32(found[1])) != expected:
             raise self._damaged(row)
         return found
@@ -278,7 +278,7 @@ def _copy_row(reader: _Reader, values: Any, track: str, row: int, crcs: np.ndarr
         found = reader.chunk(track, row, channel)
         if found is not None:
             values.id.write_direct_chunk((row * CHUNK, channel), found[1], filter_mask=found[0])
-            crcs[row, channel] = zlib.crc32(found[1])
+            crcs[row, channel] = reader.crcs[track][row, channel]
 
 
 def _write_row(slab: np.ndarray, values: Any, row: int, crcs: np.ndarray) -> None:
