@@ -28,6 +28,9 @@ from genoformer.attention.softmax import attend_with_log_sum, key_bias
 
 _LARGEST_EXPONENT = 32.0
 """exp of twice this, times any number of tokens that fits a machine, is a float32."""
+_LEAST_ROW = 512
+"""Numbers a token that summaries are cut for, at least: on a CPU, pieces of 1,024 tokens at most. Some of its products
+add up one term after the other, and of more positive ones would lose digits."""
 
 
 class Performer(Attention):
@@ -205,7 +208,7 @@ class Performer(Attention):
             phi = phi if mask is None else phi.masked_fill(~mask[:, None, None, piece], 0.0)
             return phi.sum(dim=3), phi @ values
 
-        row = keys.shape[0] * keys.shape[1] * self.count
+        row = max(keys.shape[0] * keys.shape[1] * self.count, _LEAST_ROW)
         sums, weighted = over_pieces(add_up, [keys, values], [rows], join="sum", row=row)
         return Totals(sums, weighted, sums.new_zeros(1, 1, 1))
 
