@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import accumulate
 from typing import Any
 
@@ -60,7 +60,7 @@ def _job(batch: Batch, scoring: Scoring) -> Message | None:
     first = next(placed for placed in batch.placed if placed.region is not None).variant
     head = {
         "service": SERVICE,
-        "scoring": asdict(scoring),
+        "scoring": asdict(replace(scoring, settings=replace(scoring.settings, context=None))),  # not for variants
         "regions": list(batch.windows),
         "variants": told,
         "where": f"{first.sequence}:{first.start + 1:,}",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import naive
 import pytest
 import torch
 
-from genoformer.attention import Joint, Softmax
+from genoformer.attention import Joint, Local, Softmax
 from genoformer.attention import attention as contract
 from genoformer.attention.nearby import far, looks_far, reach_of, with_near
 
@@ -64,3 +65,18 @@ def test_reach() -> None:
     assert reaches["local"] == RADIUS
     assert reaches["hybrid-performer"] == RADIUS
     assert reaches["softmax"] == 0
+
+
+@pytest.mark.parametrize("tokens", [1, 31, 33, 129, 300])
+@pytest.mark.parametrize("radius", [40, 70, 128])
+@pytest.mark.parametrize("is_training", [True, False])
+def test_blocks_smaller_than_the_radius(radius: int, tokens: int, is_training: bool) -> None:
+    """Of batches, with hidden keys and without, at both ends, as the naive twin has it."""
+    module = Local(radius=radius)
+    q, k, v = draw(2, HEADS, tokens, DIM)
+    shown = torch.ones(2, tokens, dtype=torch.bool)
+    shown[1, tokens // 3 : tokens // 2] = False
+    for mask in (None, shown):
+        with torch.set_grad_enabled(is_training):
+            got = module(q, k, v, mask=mask)
+        close(got, naive.local(q, k, v, radius=radius, mask=mask), TOLERANCE)

@@ -8,6 +8,7 @@ from samples import bases, fasta
 
 from genoformer.regions import Region
 from genoformer.store import open_store
+from genoformer.workers import Workers
 
 
 @pytest.mark.parametrize("by", ["saturation", "gradient"])
@@ -25,11 +26,14 @@ def test_explains_and_draws(by, call, tiny, tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["o.h5", "o.svg", "x.fa"]
 
 
-def test_several_processes_explain_as_one_does(call, tiny, tmp_path):
+def test_several_processes_explain_as_one_does(call, tiny, tmp_path, monkeypatch):
+    asked, original = [], Workers.map
+    monkeypatch.setattr(Workers, "map", lambda self, jobs: asked.append(self) or original(self, jobs))
     path = fasta(tmp_path / "x.fa", a=bases(300))
     for name, more in (("one", []), ("two", ["--processes", 2])):
         options = ["-r", "a:101-150", "-o", tmp_path / f"{name}.h5", "--model", tiny, "--window", 60, "-t", 2]
         assert call("explain", path, *options, *more).code == 0
+    assert len(asked) == 1
     with open_store(tmp_path / "one.h5") as one, open_store(tmp_path / "two.h5") as two:
         for track in ("gain", "loss", "shift"):
             ours, theirs = (store.values(Region("a", 100, 150), track) for store in (one, two))

@@ -10,6 +10,7 @@ from samples import bases, fasta
 
 from genoformer.cli import scoring
 from genoformer.variants import windows
+from genoformer.workers import Workers
 
 HEADER = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
 
@@ -54,11 +55,14 @@ def test_every_allele_is_in_the_output(made, call, tiny):
         assert re.search("##genoformerModel=tiny,sha256=[0-9a-f]{64}", str(file.header))
 
 
-def test_several_processes_write_what_one_does(made, call, tiny):
+def test_several_processes_write_what_one_does(made, call, tiny, monkeypatch):
+    asked, original = [], Workers.map
+    monkeypatch.setattr(Workers, "map", lambda self, jobs: asked.append(self) or original(self, jobs))
     options = ["-f", made / "r.fa", "--model", tiny, "--window", 60, "-t", 2]
     assert call("variants", made / "x.vcf", "-o", made / "one.vcf", *options).code == 0
     result = call("variants", made / "x.vcf", "-o", made / "two.vcf", *options, "--processes", 2)
     assert result.code == 0, result.err
+    assert len(asked) == 1
     assert "model tiny on 2 processes, genetic code" in result.err
     lines = [(made / f"{name}.vcf").read_text().splitlines() for name in ("one", "two")]
     one, two = ([line for line in each if not line.startswith("##genoformerCommand")] for each in lines)

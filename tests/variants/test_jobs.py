@@ -12,6 +12,7 @@ from genoformer import Workers
 from genoformer.errors import ConfigError, ResourceError
 from genoformer.formats.vcf import Variant
 from genoformer.model.genoformer import Genoformer
+from genoformer.predict import Settings
 from genoformer.regions import Region
 from genoformer.variants.effects import Effect
 from genoformer.variants.jobs import _batch, _effect, _job
@@ -92,6 +93,16 @@ def test_they_predict_too(model, two):
     list(score_variants(made_up()[:5], SEQUENCES, model, workers=two))
     after = genoformer.collect(genoformer.predict(BASES.decode(), model, workers=two))
     assert repr(before) == repr(after)
+
+
+def test_what_is_known_of_an_organism_is_left_out_here_too(model, two):
+    import genoformer
+
+    context = genoformer.organism_context(SEQUENCES, model)
+    scoring = Scoring(300, settings=Settings(context=context))
+    alone = list(score_variants(made_up()[:5], SEQUENCES, model, scoring=scoring))
+    together = list(score_variants(made_up()[:5], SEQUENCES, model, scoring=scoring, workers=two))
+    assert all(same(*pair) for pair in zip(alone, together, strict=True))
 
 
 def test_a_batch_and_its_effects_read_back_equal(model):
