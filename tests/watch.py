@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-EXPONENTIALS = ("aten.exp.", "aten.exp_.", "aten.elu.", "aten.cos.", "aten.sin.")
+EXPONENTIALS = ("aten.exp.", "aten.exp_.", "aten.exp2.", "aten.exp2_.", "aten.elu.", "aten.cos.", "aten.sin.")
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

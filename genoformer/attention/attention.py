@@ -14,7 +14,6 @@ from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 EMPTY = -1e30
 """Stands for the logarithm of zero. Finite, so that a sum or a difference of two of them is never NaN."""
@@ -261,4 +260,4 @@ class Pair:
 
 def unit_norm(vectors: Tensor) -> Tensor:
     """Give vectors (..., D) the norm 1; a zero vector stays zero."""
-    return functional.normalize(vectors, dim=-1, eps=1e-6)
+    return vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min(1e-6)

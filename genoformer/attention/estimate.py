@@ -109,10 +109,10 @@ def _piece(n: int, row: float) -> int:
     return min(n, piece_size(max(1, round(row)), torch.device("cpu")), contract.PIECE)
 
 
-def _answers(n: int, d: int, piece: int, working: int, *, reused: int = 0) -> int:
+def _answers(n: int, d: int, piece: int, working: int) -> int:
     """Numbers held while pieces are answered: the first alone, later ones beside all outputs and those just copied."""
     last = min(piece, n - piece)
-    later = n * d + piece * d + last * working + (piece - last) * reused
+    later = n * d + piece * d + last * working
     return max(piece * working, later if last else 0)
 
 
@@ -156,12 +156,12 @@ def _performer(module: Performer, n: int, d: int, h: int) -> _Numbers:
     exponentials = 0 if is_relu else 2 * n * features
     unit = 0 if module.max_temperature is None else d
     making = unit + (5 * rows if kind.rows == "waves" else rows * (1 if kind.function is None else 2 if is_relu else 3))
-    using = features + (0 if kind.is_exponential else rows) + 2 * d + 2
-    held = _answers(n, d, _piece(n, h * features), max(making, using), reused=rows)
+    using = rows + (0 if kind.is_exponential else features + 1) + d + 1
+    held = n * d + _piece(n, h * features) * max(making, using)
     return _Numbers(
         h * n * (4 * rows * d + 4 * features * d + 2 * features),
         h * exponentials,
-        h * (held + rows * d + state),
+        h * (held + rows * d + 2 * state),  # the second one with the sums beside the values
         h * ((4 if kind.is_tuned else 2) * rows * d + state),
         h * state,
     )
@@ -196,7 +196,7 @@ def _linear(projection: Linear, n: int, d: int, h: int) -> tuple[int, float, flo
     """Return slots, operations to compress to them, and numbers held meanwhile, the last two for each head."""
     rows = projection.rows(n)
     if isinstance(projection, Mean):
-        return rows, 0.0, min(n, contract.PIECE) * 2.0 * d  # flat copies, and what is added up of them
+        return rows, 0.0, min(n, contract.PIECE) * 1.0 * d  # flat copies of keys, then of values
     assert isinstance(projection, Banded)
     piece = _piece(n, projection.row)
     mean = (n // piece * piece**2 + (n % piece) ** 2) / n  # size of the piece that a token is in

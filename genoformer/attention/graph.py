@@ -116,7 +116,7 @@ class GraphPerformer(nn.Module):
         performer = self.performer
         log_weight = performer.rows(side, vectors)[1]
         if performer.is_bounded:
-            return performer.phi(vectors, rows, log_weight).transpose(2, 3), None
+            return performer.phi(vectors, *performer.for_phi(rows, log_weight)), None
         unit = vectors if performer.max_temperature is None else unit_norm(vectors)
         logarithms = unit @ rows.transpose(1, 2)
         logarithms = logarithms if log_weight is None else logarithms + log_weight[:, None]

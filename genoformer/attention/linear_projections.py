@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from genoformer.attention.attention import Summary, pieces
+from genoformer.attention.attention import Summary
 from genoformer.attention.projections import Projection, Slots, check_sharing
 from genoformer.attention.recompute import over_pieces
 
@@ -35,7 +35,9 @@ def started(pool: Tensor, sides: int, heads: int, start: str) -> nn.Parameter:
     if start not in ("pool", "normal"):
         raise ValueError(f"start must be pool or normal, got {start!r}")
     shape = (sides, heads, *pool.shape)
-    return nn.Parameter(pool.expand(shape).clone() if start == "pool" else torch.randn(shape) * pool.shape[-1] ** -0.5)
+    if start == "pool":
+        return nn.Parameter(pool.expand(shape).clone(memory_format=torch.contiguous_format))
+    return nn.Parameter(torch.randn(shape) * pool.shape[-1] ** -0.5)
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class Banded(Linear):
                 seen = shown[0][:, None, None]  # (B, 1, 1, 1, T)
                 ones, squares = (matrix * seen).sum(-1), (matrix.square() * seen).sum(-1)
             else:
-                ones, squares = matrix.sum(-1), matrix.square().sum(-1)
+                ones, squares = matrix.sum(-1), row_squares(matrix)
             before, after = band.first, count - band.first - matrix.shape[3]
             if before or after:
                 products = [functional.pad(p, (0, 0, before, after)) for p in products]
@@ -186,7 +188,7 @@ def restored(sums: Sums, squares: Tensor) -> tuple[Tensor, Tensor]:
 
 def row_squares(matrix: Tensor) -> Tensor:
     """Sum the squares of rows (..., T) without a matrix of them."""
-    return torch.stack([matrix[..., piece].square().sum(-1) for piece in pieces(matrix.shape[-1])]).sum(0)
+    return torch.linalg.vector_norm(matrix, dim=-1).square()
 
 
 class Learned(Banded):

@@ -28,6 +28,7 @@ from genoformer.attention.softmax import attend_with_log_sum, key_bias
 
 _LARGEST_EXPONENT = 32.0
 """exp of twice this, times any number of tokens that fits a machine, is a float32."""
+_LOG2_E = math.log2(math.e)
 _LEAST_ROW = 512
 """Numbers a token that summaries are cut for, at least: on a CPU, pieces of 1,024 tokens at most. Some of its products
 add up one term after the other, and of more positive ones would lose digits."""
@@ -137,22 +138,27 @@ class Performer(Attention):
         rows, log_weight = self.tuned_rows(side, like)
         return rows * self.norm.to(like.dtype)[:, None, None], log_weight
 
-    def phi(self, vectors: Tensor, rows: Tensor, log_weight: Tensor | None, out: Tensor | None = None) -> Tensor:
-        """Return the features (B, H, M, T) of queries or keys (B, H, T, D), up to a factor common to all tokens.
+    def for_phi(self, rows: Tensor, log_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return what `rows` does as `phi` takes it: exponents are of 2, whose powers are the faster ones."""
+        if not self.kind.is_exponential:
+            return rows, log_weight
+        return rows * _LOG2_E, None if log_weight is None else log_weight * _LOG2_E
 
-        Of bounded exponential features the factor is exp(-temperature / 2) / sqrt(M). Tokens come last, since products
-        of that shape are the faster ones. ``out`` is memory to work in, of no use in a differentiation.
+    def phi(self, vectors: Tensor, rows: Tensor, log_weight: Tensor | None, out: Tensor | None = None) -> Tensor:
+        """Return the features (B, H, T, M) of queries or keys (B, H, T, D), up to a factor common to all tokens.
+
+        Of bounded exponential features the factor is exp(-temperature / 2) / sqrt(M). ``rows`` and ``log_weight`` are
+        those of `for_phi`. ``out`` is memory to work in, of no use in a differentiation.
         """
         unit = vectors if self.max_temperature is None else unit_norm(vectors)
         batch, heads, tokens, _ = unit.shape
-        left = rows.expand(batch, -1, -1, -1).flatten(0, 1)
-        right = unit.flatten(0, 1).transpose(1, 2)
-        projected = torch.bmm(left, right, out=out).view(batch, heads, rows.shape[1], tokens)
+        right = rows.transpose(1, 2).expand(batch, -1, -1, -1).flatten(0, 1)
+        projected = torch.bmm(unit.flatten(0, 1), right, out=out).view(batch, heads, tokens, rows.shape[1])
         if self.kind.function is not None:
             return self.kind.function(projected)
         if self.kind.rows == "waves":
-            return torch.cat([projected.cos(), projected.sin()], dim=2)
-        return (projected if log_weight is None else projected.add_(log_weight[..., None])).exp_()
+            return torch.cat([projected.cos(), projected.sin()], dim=-1)
+        return (projected if log_weight is None else projected.add_(log_weight[:, None])).exp2_()
 
     # Summaries -------------------------------------------------------------------------------------------------------
 
@@ -185,28 +191,35 @@ class Performer(Attention):
         totals = summary.totals if isinstance(summary, ScaledTotals) else summary
         assert isinstance(totals, Totals)
 
-        rows, log_weight = self.rows(QUERIES, queries)
+        rows, log_weight = self.for_phi(*self.rows(QUERIES, queries))
         work = Workspace(queries, rows)
+        # A summary without any key is all zeros. Then 0 / 1 = 0 is answered, with finite gradients; of exponentials no
+        # other sum is zero.
+        always = self.kind.is_exponential
+        keys = totals.keys
+        keys = keys.masked_fill((keys == 0).all(dim=-1, keepdim=True), 1.0) if always else keys
+        counted = torch.cat([totals.values, keys[..., None]], dim=-1)  # (B, H, M, D + 1): one product for both
 
-        def answer(piece: slice, queries: Tensor, rows: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor]:
-            # A summary without any key is all zeros: 0 / 1 = 0, with finite gradients. Otherwise the sum is not zero.
-            phi = self.phi(queries, rows, log_weight, work.of(queries))
-            total = (keys[:, :, None] @ phi).transpose(2, 3)  # (B, H, T, 1)
-            return (phi.transpose(2, 3) @ values / total.masked_fill(total == 0, 1.0),)
+        def answer(piece: slice, queries: Tensor, rows: Tensor, counted: Tensor, out: Tensor | None) -> tuple[Tensor]:
+            answered = self.phi(queries, rows, log_weight, work.of(queries)) @ counted
+            total = answered[..., -1:]
+            total = total if always else total.masked_fill(total == 0, 1.0)
+            return (torch.div(answered[..., :-1], total, out=out),)
 
+        out = queries.new_empty(*queries.shape[:3], totals.values.shape[3])
         row = totals.keys.numel()
-        return over_pieces(answer, [queries], [rows, totals.keys, totals.values], join="cat", row=row)[0].to(kind)
+        return over_pieces(answer, [queries], [rows, counted], join="cat", row=row, out=out)[0].to(kind)
 
     def _totals(self, keys: Tensor, values: Tensor, mask: Tensor | None, log_scale: Tensor | None) -> Totals:
-        rows, log_weight = self.rows(KEYS, keys)
+        rows, log_weight = self.for_phi(*self.rows(KEYS, keys))
         work = Workspace(keys, rows)
 
         def add_up(piece: slice, keys: Tensor, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             phi = self.phi(keys, rows, log_weight, work.of(keys))
             if log_scale is not None:
-                phi = phi * (self._half_square(keys) - log_scale).exp()[:, :, None]
-            phi = phi if mask is None else phi.masked_fill(~mask[:, None, None, piece], 0.0)
-            return phi.sum(dim=3), phi @ values
+                phi = phi * (self._half_square(keys) - log_scale).exp()[..., None]
+            phi = phi if mask is None else phi.masked_fill(~mask[:, None, piece, None], 0.0)
+            return phi.sum(dim=2), phi.transpose(2, 3) @ values
 
         row = max(keys.shape[0] * keys.shape[1] * self.count, _LEAST_ROW)
         sums, weighted = over_pieces(add_up, [keys, values], [rows], join="sum", row=row)

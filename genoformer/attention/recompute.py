@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -40,6 +41,7 @@ def over_pieces(
     *,
     join: Literal["cat", "sum", "log"],
     row: int,
+    out: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Apply a function to pieces of tokens and join what it returns.
 
@@ -55,18 +57,21 @@ def over_pieces(
     join : "cat" for results that have the piece's tokens along dimension 2, "sum" for results to be added up, "log" for
         pairs of a log_sum (B, H, M) and a mean (B, H, M, D) to be merged as those of a LogMean
     row : numbers that a token needs in between, over batch and heads, which decides the size of the pieces
+    out : memory for the one result of a function to be joined by "cat", which is then called with ``out``, the piece
+        of it to write to and return, or with None to return a tensor of its own
     """
     tokens = sliced[0].shape[2]
     size = piece_size(row, sliced[0].device)
     cut = [slice(start, min(start + size, tokens)) for start in range(0, max(tokens, 1), size)]
-    return _OverPieces.apply(function, join, [Window(piece, (piece,) * len(sliced)) for piece in cut], *sliced, *whole)
+    windows = [Window(piece, (piece,) * len(sliced)) for piece in cut]
+    return _OverPieces.apply(function, join, windows, out, *sliced, *whole)
 
 
 def over_windows(
     function: Piecewise, windows: Sequence[Window], sliced: Sequence[Tensor], whole: Sequence[Tensor] = ()
 ) -> tuple[Tensor, ...]:
     """Do what `over_pieces` does with "cat", each piece seeing slices of its own of each tensor, which may overlap."""
-    return _OverPieces.apply(function, "cat", list(windows), *sliced, *whole)
+    return _OverPieces.apply(function, "cat", list(windows), None, *sliced, *whole)
 
 
 class Window(NamedTuple):
@@ -83,21 +88,26 @@ class Window(NamedTuple):
 class _OverPieces(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, function: Piecewise, join: str, windows: list[Window], *tensors: Tensor
+        ctx: Any, function: Piecewise, join: str, windows: list[Window], out: Tensor | None, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.function, ctx.join, ctx.windows = function, join, windows
+        ctx.function = function if out is None else partial(function, out=None)
+        ctx.join, ctx.windows = join, windows
         joined: list[Tensor] = []
-        for window in windows:
-            with full_precision(tensors[0].device):
+        with full_precision(tensors[0].device):
+            if out is not None:
+                for window in windows:
+                    function(window.out, *window.views(tensors), out=out[:, :, window.out])
+                joined, windows = [out], []
+            for window in windows:
                 parts = function(window.out, *window.views(tensors))
-            joined = _joined(joined, parts, join, window.out, windows[-1].out.stop)
+                joined = _joined(joined, parts, join, window.out, windows[-1].out.stop)
         ctx.save_for_backward(*tensors, *(joined if join == "log" else []))
         return tuple(joined)
 
     @staticmethod
     @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = ctx.needs_input_grad[3:]
+        wanted = ctx.needs_input_grad[4:]
         saved = ctx.saved_tensors  # to be asked for once only
         tensors, whole = saved[: len(wanted)], saved[len(wanted) :]
         none = tensors[0].new_empty(0, 0, 0)
@@ -118,7 +128,7 @@ class _OverPieces(torch.autograd.Function):
                 grad = next(got) if want else None
                 if grad is not None:
                     own += grad
-        return None, None, None, *(own if want else None for own, want in zip(found, wanted, strict=True))
+        return None, None, None, None, *(own if want else None for own, want in zip(found, wanted, strict=True))
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[Any]:
@@ -174,10 +184,10 @@ class Workspace:
         self._memory: Tensor | None = None
 
     def of(self, piece: Tensor) -> Tensor | None:
-        """Return room for (B H, M, tokens of the piece (B, H, T, D))."""
+        """Return room for (B H, tokens of the piece (B, H, T, D), M)."""
         if torch.is_grad_enabled():
             return None
         size = self._shape[0] * self._shape[1] * piece.shape[2]
         if self._memory is None or self._memory.numel() < size:
             self._memory = piece.new_empty(size)
-        return self._memory[:size].view(*self._shape, piece.shape[2])
+        return self._memory[:size].view(self._shape[0], piece.shape[2], self._shape[1])

@@ -22,8 +22,8 @@ from genoformer.bench.probe import Job, Limits, Probe, Task, can_tell_memory, pr
 from genoformer.errors import ConfigError
 
 LENGTHS = (256, 1024, 4096, 16_384, 65_536)
-_LEAST_SECONDS = 0.02
-"""Faster runs of few tokens are repeated until a sample takes about that long."""
+_LEAST_SECONDS = 0.05
+"""Faster runs of few tokens are repeated until a sample takes about that long, after one that fills the caches again."""
 _FEW_TOKENS = 4096
 Tell = Callable[[str], None]
 
@@ -246,13 +246,16 @@ def _timed(contenders: Sequence[Contender], setup: Setup, tokens: int) -> dict[s
         contender.key: Task(contender, setup.shape, tokens, backward=setup.backward, device=setup.device)
         for contender in contenders
     }
+    is_short = tokens <= _FEW_TOKENS
     times = {}
     for key, task in tasks.items():
         task.seconds()  # warms up
-        times[key] = max(1, round(_LEAST_SECONDS / task.seconds())) if tokens <= _FEW_TOKENS else 1
+        times[key] = max(1, round(_LEAST_SECONDS / task.seconds())) if is_short else 1
     samples: dict[str, list[float]] = {key: [] for key in tasks}
     for _ in range(setup.repeats):
         for key, task in tasks.items():
+            if is_short:
+                task.run()
             samples[key].append(task.seconds(times[key]))
     return samples
 

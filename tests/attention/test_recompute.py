@@ -104,6 +104,21 @@ def test_a_workspace_is_made_once_and_not_for_gradients() -> None:
         first, second = work.of(x), work.of(x[:, :, :4])
     assert first is not None
     assert second is not None
-    assert first.shape == (6, 7, 10)
-    assert second.shape == (6, 7, 4)
+    assert first.shape == (6, 10, 7)
+    assert second.shape == (6, 4, 7)
     assert first.data_ptr() == second.data_ptr()
+
+
+def test_results_written_to_given_memory_are_the_same() -> None:
+    def scaled(piece: slice, x: Tensor, factor: Tensor, out: Tensor | None = None) -> tuple[Tensor]:
+        return (torch.mul(x, factor, out=out),)
+
+    x, factor = torch.randn(2, 3, 9000, 4, requires_grad=True), torch.randn(4, requires_grad=True)
+    memory = torch.full((2, 3, 9000, 4), torch.nan)
+    expected = over_pieces(scaled, [x], [factor], join="cat", row=1)[0]
+    given = over_pieces(scaled, [x], [factor], join="cat", row=1, out=memory)[0]
+    assert given.data_ptr() == memory.data_ptr()
+    assert torch.equal(given, expected)
+    wanted = torch.autograd.grad(expected.square().sum(), [x, factor])
+    for got, grad in zip(torch.autograd.grad(given.square().sum(), [x, factor]), wanted, strict=True):
+        assert torch.equal(got, grad)
