@@ -16,7 +16,7 @@ from genoformer.attention import attention as contract
 from genoformer.attention.attention import Attention, Segment, Segments, check_chunk, in_float, pieces, unit_norm
 from genoformer.attention.local import Surroundings, band, covered_by, from_blocks, in_blocks, neighborhoods
 from genoformer.attention.moments import KEYS, QUERIES
-from genoformer.attention.performer import Performer
+from genoformer.attention.performer import LOG2_E, Performer
 from genoformer.attention.recompute import Window, at_once, over_windows
 from genoformer.attention.softmax import attend_with_log_sum, rotate
 
@@ -228,7 +228,7 @@ class Joint(Attention):
         groups = in_groups(x, near.keys, counted(near.values, seen), far, rows.expand(batch, -1, -1, -1))
         parts = zip(*(self._beyond(begin, group) for group in groups), strict=True)
         total, scale = (torch.cat(part).unflatten(0, (batch, heads)) for part in parts)
-        weight = torch.exp(log_sum - scale)
+        weight = torch.exp2(log_sum * LOG2_E - scale)
         mass = total[..., dim:] + weight
         total = total[..., :dim] + weight * mean
         return (total / mass.masked_fill(mass <= 0, 1.0))[:, :, lead : lead + tokens]  # without any key: 0 / 1
@@ -236,7 +236,7 @@ class Joint(Attention):
     def _beyond(self, begin: int, heads: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Weigh all keys out of reach for queries in whole blocks, those of ``begin + 1``, ... of the keys' blocks.
 
-        Returns sums over exp(scale), (G, tokens, D + 1), and the scale, (G, tokens, 1): one factor a query, taken from
+        Returns sums over 2^scale, (G, tokens, D + 1), and the scale, (G, tokens, 1): one factor a query, taken from
         all of its weights alike, keeps them in range.
 
         Parameters
@@ -247,8 +247,8 @@ class Joint(Attention):
         (x, y, v, far, rows), size = heads, self.radius
         log = self._log_features(x, rows)
         scale = log.detach().amax(dim=-1, keepdim=True)
-        phi = log.sub_(scale).exp_().unflatten(1, (-1, size))  # (G, n, size, M)
-        z, v = self._log_features(y, rows).exp_().unflatten(1, (-1, size)), v.unflatten(1, (-1, size))
+        phi = log.sub_(scale).exp2_().unflatten(1, (-1, size))  # (G, n, size, M)
+        z, v = self._log_features(y, rows).exp2_().unflatten(1, (-1, size)), v.unflatten(1, (-1, size))
         sums, queried = z.transpose(-1, -2) @ v, range(phi.shape[1])  # (G, blocks of keys, M, D + 1)
         place = torch.arange(z.shape[1]) - torch.tensor(queried)[:, None] - begin - 1
         others = (place.abs() > 1).to(sums)  # of a block's far keys, those of blocks that are no neighbors
@@ -262,19 +262,20 @@ class Joint(Attention):
 
     def _sums(self, edges: Sequence[int], y: Tensor, v: Tensor, rows: Tensor) -> Tensor:
         """Sum up features times values of some heads' keys (G, T, D) between edges: (G, strips, M, D + 1)."""
-        z = self._log_features(y, rows).exp_()
+        z = self._log_features(y, rows).exp2_()
         return torch.stack([z[:, a:b].transpose(1, 2) @ v[:, a:b] for a, b in pairwise(edges)], dim=1)
 
     def _rows(self, like: Tensor) -> Tensor:
-        """Return what makes features of a query or key, half its squared norm, and 1: (H, D + 2, M)."""
+        """Return what makes log2 of the features of a query or key, half its squared norm, and 1: (H, D + 2, M)."""
         performer = self.performer
         rows, log_weight = performer.tuned_rows(KEYS, like)  # the same for queries: no feature here is scaled
         log_factor = rows.new_full(rows.shape[:2], -0.5 * math.log(performer.count))
         log_factor = log_factor if log_weight is None else log_factor + log_weight
-        return torch.cat([rows, -torch.ones_like(rows[..., :1]), log_factor[..., None]], dim=-1).transpose(1, 2)
+        rows = torch.cat([rows, -torch.ones_like(rows[..., :1]), log_factor[..., None]], dim=-1) * LOG2_E
+        return rows.transpose(1, 2)
 
     def _log_features(self, scaled: Tensor, rows: Tensor) -> Tensor:
-        """Return log phi, (..., T, D) -> (..., T, M), of which phi(x).phi(y) estimates exp(x.y) itself."""
+        """Return log2 phi, (..., T, D) -> (..., T, M), of which phi(x).phi(y) estimates exp(x.y) itself."""
         half_square = scaled.square().sum(dim=-1, keepdim=True) / 2
         return torch.cat([scaled, half_square, torch.ones_like(half_square)], dim=-1) @ rows
 
