@@ -23,7 +23,7 @@ from genoformer.errors import ConfigError
 
 LENGTHS = (256, 1024, 4096, 16_384, 65_536)
 _LEAST_SECONDS = 0.05
-"""Faster runs of few tokens are repeated until a sample takes about that long, after one that fills the caches again."""
+"""Faster runs of few tokens are repeated until a sample takes about that long, after one that warms the caches."""
 _FEW_TOKENS = 4096
 Tell = Callable[[str], None]
 
