@@ -207,9 +207,8 @@ class Performer(Attention):
             total = total if always else total.masked_fill(total == 0, 1.0)
             return (torch.div(answered[..., :-1], total, out=out),)
 
-        out = queries.new_empty(*queries.shape[:3], totals.values.shape[3])
-        row = totals.keys.numel()
-        return over_pieces(answer, [queries], [rows, counted], join="cat", row=row, out=out)[0].to(kind)
+        row, width = totals.keys.numel(), totals.values.shape[3]
+        return over_pieces(answer, [queries], [rows, counted], join="cat", row=row, width=width)[0].to(kind)
 
     def _totals(self, keys: Tensor, values: Tensor, mask: Tensor | None, log_scale: Tensor | None) -> Totals:
         rows, log_weight = self.for_phi(*self.rows(KEYS, keys))

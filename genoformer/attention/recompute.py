@@ -41,7 +41,7 @@ def over_pieces(
     *,
     join: Literal["cat", "sum", "log"],
     row: int,
-    out: Tensor | None = None,
+    width: int | None = None,
 ) -> tuple[Tensor, ...]:
     """Apply a function to pieces of tokens and join what it returns.
 
@@ -57,14 +57,14 @@ def over_pieces(
     join : "cat" for results that have the piece's tokens along dimension 2, "sum" for results to be added up, "log" for
         pairs of a log_sum (B, H, M) and a mean (B, H, M, D) to be merged as those of a LogMean
     row : numbers that a token needs in between, over batch and heads, which decides the size of the pieces
-    out : memory for the one result of a function to be joined by "cat", which is then called with ``out``, the piece
-        of it to write to and return, or with None to return a tensor of its own
+    width : for a function with one result (B, H, T, width), joined by "cat". It is called with ``out`` too: the piece
+        of the whole result to write to and return, or None to return a tensor of its own
     """
     tokens = sliced[0].shape[2]
     size = piece_size(row, sliced[0].device)
     cut = [slice(start, min(start + size, tokens)) for start in range(0, max(tokens, 1), size)]
     windows = [Window(piece, (piece,) * len(sliced)) for piece in cut]
-    return _OverPieces.apply(function, join, windows, out, *sliced, *whole)
+    return _OverPieces.apply(function, join, windows, width, *sliced, *whole)
 
 
 def over_windows(
@@ -88,19 +88,20 @@ class Window(NamedTuple):
 class _OverPieces(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, function: Piecewise, join: str, windows: list[Window], out: Tensor | None, *tensors: Tensor
+        ctx: Any, function: Piecewise, join: str, windows: list[Window], width: int | None, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.function = function if out is None else partial(function, out=None)
+        ctx.function = function if width is None else partial(function, out=None)
         ctx.join, ctx.windows = join, windows
         joined: list[Tensor] = []
         with full_precision(tensors[0].device):
-            if out is not None:
-                for window in windows:
-                    function(window.out, *window.views(tensors), out=out[:, :, window.out])
-                joined, windows = [out], []
+            if width is not None:
+                joined = [tensors[0].new_empty(*tensors[0].shape[:3], width)]
             for window in windows:
-                parts = function(window.out, *window.views(tensors))
-                joined = _joined(joined, parts, join, window.out, windows[-1].out.stop)
+                if width is not None:
+                    function(window.out, *window.views(tensors), out=joined[0][:, :, window.out])
+                else:
+                    parts = function(window.out, *window.views(tensors))
+                    joined = _joined(joined, parts, join, window.out, windows[-1].out.stop)
         ctx.save_for_backward(*tensors, *(joined if join == "log" else []))
         return tuple(joined)
 

@@ -4,7 +4,7 @@ First parity: every mechanism of the tests against its naive float64 twin at a f
 against their own float64 modules on the CPU at more, outputs and gradients, for float32 and bfloat16 inputs. Then, for
 every mechanism, length and size of heads: time, TFLOP/s, GB/s, the fraction of the floor, and peak memory; eager, and
 through torch.compile at one length. The floor is the longest of three times: operations at the rate of a matrix
-product, exponentials at the rate of exp, and bytes of queries, keys, values and outputs at the rate of a copy, all
+product, exponentials at the rate of exp2, and bytes of queries, keys, values and outputs at the rate of a copy, all
 measured on the same device beforehand. Exits with 1 if a parity check fails.
 
 Without a CUDA device the same runs on the CPU with few tokens, to show that it works; it then says nothing of a GPU.
@@ -163,19 +163,19 @@ def exponential_rate(device: str) -> tuple[float, str]:
     if device == "cpu":
         x = torch.randn(1 << 17)  # stays in the caches
         out = torch.empty_like(x)
-        return 50 * x.numel() / seconds(lambda: [torch.exp(x, out=out) for _ in range(50)], device), "in caches"
+        return 50 * x.numel() / seconds(lambda: [torch.exp2(x, out=out) for _ in range(50)], device), "in caches"
     x, depth = torch.randn(1 << 24, device=device), 64
 
     def chain(x: Tensor) -> Tensor:
         for _ in range(depth):
-            x = torch.exp(-x)
+            x = torch.exp2(-x)
         return x
 
     try:
         compiled = torch.compile(chain)
         return depth * x.numel() / seconds(lambda: compiled(x), device), "in one kernel"
     except Exception as failure:  # whatever a compiler may say
-        rate = x.numel() / seconds(lambda: torch.exp(x), device)
+        rate = x.numel() / seconds(lambda: torch.exp2(x), device)
         return rate, f"through memory, a lower bound, since torch.compile failed: {type(failure).__name__}"
 
 
