@@ -245,10 +245,10 @@ class Joint(Attention):
             not near (G, 1, M, D + 1), rows (G, D + 2, M)
         """
         (x, y, v, far, rows), size = heads, self.radius
-        log = self._log_features(x, rows)
+        log = self._log2_features(x, rows)
         scale = log.detach().amax(dim=-1, keepdim=True)
         phi = log.sub_(scale).exp2_().unflatten(1, (-1, size))  # (G, n, size, M)
-        z, v = self._log_features(y, rows).exp2_().unflatten(1, (-1, size)), v.unflatten(1, (-1, size))
+        z, v = self._log2_features(y, rows).exp2_().unflatten(1, (-1, size)), v.unflatten(1, (-1, size))
         sums, queried = z.transpose(-1, -2) @ v, range(phi.shape[1])  # (G, blocks of keys, M, D + 1)
         place = torch.arange(z.shape[1]) - torch.tensor(queried)[:, None] - begin - 1
         others = (place.abs() > 1).to(sums)  # of a block's far keys, those of blocks that are no neighbors
@@ -262,7 +262,7 @@ class Joint(Attention):
 
     def _sums(self, edges: Sequence[int], y: Tensor, v: Tensor, rows: Tensor) -> Tensor:
         """Sum up features times values of some heads' keys (G, T, D) between edges: (G, strips, M, D + 1)."""
-        z = self._log_features(y, rows).exp2_()
+        z = self._log2_features(y, rows).exp2_()
         return torch.stack([z[:, a:b].transpose(1, 2) @ v[:, a:b] for a, b in pairwise(edges)], dim=1)
 
     def _rows(self, like: Tensor) -> Tensor:
@@ -274,7 +274,7 @@ class Joint(Attention):
         rows = torch.cat([rows, -torch.ones_like(rows[..., :1]), log_factor[..., None]], dim=-1) * LOG2_E
         return rows.transpose(1, 2)
 
-    def _log_features(self, scaled: Tensor, rows: Tensor) -> Tensor:
+    def _log2_features(self, scaled: Tensor, rows: Tensor) -> Tensor:
         """Return log2 phi, (..., T, D) -> (..., T, M), of which phi(x).phi(y) estimates exp(x.y) itself."""
         half_square = scaled.square().sum(dim=-1, keepdim=True) / 2
         return torch.cat([scaled, half_square, torch.ones_like(half_square)], dim=-1) @ rows

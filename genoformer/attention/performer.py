@@ -140,7 +140,7 @@ class Performer(Attention):
         return rows * self.norm.to(like.dtype)[:, None, None], log_weight
 
     def for_phi(self, rows: Tensor, log_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return what `rows` does as `phi` takes it: exponents are of 2: see `LOG2_E`."""
+        """Return what `rows` does as `phi` takes it, with exponents of 2 where there are any: see `LOG2_E`."""
         if not self.kind.is_exponential:
             return rows, log_weight
         return rows * LOG2_E, None if log_weight is None else log_weight * LOG2_E

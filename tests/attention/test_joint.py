@@ -254,7 +254,7 @@ def test_features_estimate_the_exact_weight_itself() -> None:
     for features in ("positive", "hyperbolic", "oprf"):
         module = joint(features=features, count=20_000, temperature=1.0)
         x, y = scaled(module, *draw(1, HEADS, 6, DIM, count=2))
-        phi_x, phi_y = (module._log_features(z, module._rows(z)).exp2() for z in (x, y))
+        phi_x, phi_y = (module._log2_features(z, module._rows(z)).exp2() for z in (x, y))
         kernel = phi_x @ phi_y.transpose(-1, -2)
         assert error(kernel, torch.exp(x @ y.transpose(-1, -2))) < 0.03
 

@@ -146,6 +146,7 @@ def test_starts(kind: str) -> None:
     (k,) = draw(1, 2, tokens, DIM, count=1)
     constant = torch.full_like(k, 2.5)
     pool = STARTED[kind](start="pool").double()
+    assert all(parameter.is_contiguous() for parameter in pool.parameters())  # else sums over tokens are slow
     slots = pool.slots(pool.compress(constant, constant, 0, torch.tensor([tokens]), None))
     close(slots.keys, torch.full_like(slots.keys, 2.5), 1e-6)
     torch.manual_seed(1)

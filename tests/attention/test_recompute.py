@@ -110,12 +110,17 @@ def test_a_workspace_is_made_once_and_not_for_gradients() -> None:
 
 
 def test_results_written_in_place_are_the_same() -> None:
+    written = []
+
     def scaled(piece: slice, x: Tensor, factor: Tensor, out: Tensor | None = None) -> tuple[Tensor]:
+        written.append(None if out is None else out.data_ptr())
         return (torch.mul(x, factor, out=out),)
 
     x, factor = torch.randn(2, 3, 9000, 4, requires_grad=True), torch.randn(4, requires_grad=True)
     expected = over_pieces(scaled, [x], [factor], join="cat", row=1)[0]
+    written.clear()
     given = over_pieces(scaled, [x], [factor], join="cat", row=1, width=4)[0]
+    assert written == [given[:, :, start:].data_ptr() for start in range(0, 9000, attention.PIECE)]
     assert torch.equal(given, expected)
     wanted = torch.autograd.grad(expected.square().sum(), [x, factor])
     for got, grad in zip(torch.autograd.grad(given.square().sum(), [x, factor]), wanted, strict=True):
